@@ -1,0 +1,3 @@
+//! The command `mcpctl`.
+
+fn main() {}

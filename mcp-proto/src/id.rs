@@ -1,0 +1,143 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// The largest magnitude below which a float in JSON still names one integer exactly.
+const EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
+
+/// Names one request inside one connection: an integer or a string, never `null`.
+///
+/// `1` and `"1"` are different ids. A float without a fraction (`1.0`) is read as the integer it
+/// names, as long as it lies within ±2⁵³; anything a 64-bit signed integer cannot hold is refused
+/// rather than rounded to a neighbour.
+///
+/// # Source
+///
+/// JSON-RPC 2.0, section 4; MCP, basic/messages.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RequestId {
+    /// An integer.
+    Number(i64),
+    /// A text, compared byte by byte.
+    String(Arc<str>),
+}
+
+impl From<i64> for RequestId {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for RequestId {
+    fn from(text: &str) -> Self {
+        Self::String(text.into())
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Writes numbers plainly and texts quoted and escaped, so that an id is safe in a log line.
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::String(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_i64(*number),
+            Self::String(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl Visitor<'_> for IdVisitor {
+    type Value = RequestId;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id: a string or an integer")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<RequestId, E> {
+        Ok(RequestId::Number(number))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<RequestId, E> {
+        i64::try_from(number)
+            .map(RequestId::Number)
+            .map_err(|_| E::custom("id is beyond 64-bit signed integers"))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<RequestId, E> {
+        if number.fract() == 0.0 && number.abs() <= EXACT_FLOAT {
+            #[expect(clippy::cast_possible_truncation, reason = "integral and within ±2⁵³: exact")]
+            return Ok(RequestId::Number(number as i64));
+        }
+        Err(E::custom("id is a number but not an exact integer"))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<RequestId, E> {
+        Ok(RequestId::String(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<RequestId> {
+        serde_json::from_str(text).ok()
+    }
+
+    #[test]
+    fn f098_only_exact_ids_are_read() {
+        let table: &[(&str, Option<RequestId>)] = &[
+            ("1", Some(1.into())),
+            ("-7", Some((-7).into())),
+            ("\"1\"", Some("1".into())),
+            ("1.0", Some(1.into())),
+            ("-0", Some(0.into())),
+            ("-0.0", Some(0.into())),
+            ("9223372036854775807", Some(i64::MAX.into())),
+            ("9223372036854775808", None),
+            ("18446744073709551616", None),
+            ("1.5", None),
+            ("1e300", None),
+            ("null", None),
+            ("true", None),
+            ("[]", None),
+            ("{}", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read(text), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_and_its_text_are_different_ids() {
+        assert_ne!(read("1"), read("\"1\""));
+    }
+
+    #[test]
+    fn display_escapes_control_bytes() {
+        assert_eq!(RequestId::from("a\u{1b}[2J").to_string(), "\"a\\u{1b}[2J\"");
+    }
+}

@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+
+mod connection;
+mod error;
+#[cfg(feature = "stdio")]
+pub mod process;
+mod transport;
+
+pub use connection::{ConnectError, Connection, Connector};
+pub use error::{CloseReason, CloseReport, Closed, Ending, Exit, Full, SendError};
+pub use transport::{
+    Broken, BrokenWhy, Dispatch, Inbound, MirroredHeader, Outbound, OutboundKind, Receive, Sent, Streams,
+    Transport,
+};

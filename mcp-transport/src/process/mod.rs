@@ -1,0 +1,5 @@
+//! Child processes: one factory owns, watches, stops and reaps them all.
+
+mod error;
+
+pub use error::SpawnError;

@@ -1,0 +1,3 @@
+//! Builds, tests and releases the workspace.
+
+fn main() {}
