@@ -1,7 +1,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+
+use crate::lenient;
+use crate::raw_json::RawJson;
 
 /// Error codes of JSON-RPC and MCP.
 pub mod code {
@@ -28,32 +30,24 @@ pub mod code {
 /// The `error` member of a JSON-RPC response.
 ///
 /// `Display` shows code and message, the message escaped and cut at 8 KiB; `data` is never shown.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ErrorObject {
     /// What kind of error, see [`code`].
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub code: i64,
     /// One sentence, as received: escape it before showing it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub message: String,
     /// Details in a form that depends on the code, as received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Box<RawValue>>,
+    pub data: Option<RawJson>,
 }
 
 impl ErrorObject {
     /// Makes an error without details.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
-    }
-}
-
-impl PartialEq for ErrorObject {
-    fn eq(&self, other: &Self) -> bool {
-        self.code == other.code
-            && self.message == other.message
-            && self.data.as_deref().map(RawValue::get) == other.data.as_deref().map(RawValue::get)
     }
 }
 

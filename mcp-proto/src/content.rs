@@ -1,0 +1,179 @@
+use serde::de::{Deserializer, Error as _};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+
+use crate::lenient;
+use crate::open_enum::open_enum;
+use crate::raw_json::RawJson;
+use crate::resources::{Resource, ResourceContents};
+
+open_enum! {
+    /// Who speaks, or whom something is for.
+    Role {
+        /// The model.
+        Assistant = "assistant",
+        /// The person.
+        User = "user",
+    }
+}
+
+/// One block of what a tool returns or a prompt says.
+///
+/// A block of a kind that this crate does not know, or that lacks what its kind needs, is kept as it
+/// is and never costs the blocks beside it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Content {
+    /// A sound (since 2025-03-26).
+    Audio(MediaContent),
+    /// A picture.
+    Image(MediaContent),
+    /// Anything else, as received.
+    Other(RawJson),
+    /// A resource with its contents.
+    Resource(EmbeddedResource),
+    /// The address of a resource that can be read (since 2025-06-18).
+    ResourceLink(Box<Resource>),
+    /// A text.
+    Text(TextContent),
+}
+
+/// A text block.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TextContent {
+    /// The text.
+    pub text: String,
+    /// Hints for showing it.
+    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// Metadata, as received.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<RawJson>,
+}
+
+/// A picture or a sound.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct MediaContent {
+    /// The bytes in base64, unchecked.
+    pub data: String,
+    /// The media type.
+    pub mime_type: String,
+    /// Hints for showing it.
+    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// Metadata, as received.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<RawJson>,
+}
+
+/// A resource that comes with its contents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EmbeddedResource {
+    /// The contents.
+    pub resource: ResourceContents,
+    /// Hints for showing it.
+    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// Metadata, as received.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<RawJson>,
+}
+
+/// Hints for showing something; none of them is to be relied on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Annotations {
+    /// Whom it is for.
+    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
+    pub audience: Option<Vec<Role>>,
+    /// How much it matters, from 0 to 1 by the specification, unchecked.
+    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
+    pub priority: Option<f64>,
+    /// When it last changed, in ISO 8601 by the specification, unchecked (since 2025-06-18).
+    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
+}
+
+impl Content {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextContent { text: text.into(), ..TextContent::default() })
+    }
+
+    /// The text of a text block.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(block) => Some(&block.text),
+            _ => None,
+        }
+    }
+
+    /// The `type` member, where there is one.
+    #[must_use]
+    pub fn kind(&self) -> Option<String> {
+        match self {
+            Self::Audio(_) => Some("audio".to_owned()),
+            Self::Image(_) => Some("image".to_owned()),
+            Self::Other(raw) => kind_of(raw),
+            Self::Resource(_) => Some("resource".to_owned()),
+            Self::ResourceLink(_) => Some("resource_link".to_owned()),
+            Self::Text(_) => Some("text".to_owned()),
+        }
+    }
+}
+
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        enum Tagged<'a> {
+            Audio(&'a MediaContent),
+            Image(&'a MediaContent),
+            Resource(&'a EmbeddedResource),
+            ResourceLink(&'a Resource),
+            Text(&'a TextContent),
+        }
+        match self {
+            Self::Audio(block) => Tagged::Audio(block).serialize(serializer),
+            Self::Image(block) => Tagged::Image(block).serialize(serializer),
+            Self::Other(raw) => raw.serialize(serializer),
+            Self::Resource(block) => Tagged::Resource(block).serialize(serializer),
+            Self::ResourceLink(block) => Tagged::ResourceLink(block).serialize(serializer),
+            Self::Text(block) => Tagged::Text(block).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Not serde's tagged enum: that one buffers the block as a tree, which loses raw values.
+        let raw = RawJson::deserialize(deserializer)?;
+        if !raw.is_object() {
+            return Err(D::Error::custom("a content block must be an object"));
+        }
+        let read = match kind_of(&raw).as_deref() {
+            Some("audio") => raw.decode().map(Self::Audio),
+            Some("image") => raw.decode().map(Self::Image),
+            Some("resource") => raw.decode().map(Self::Resource),
+            Some("resource_link") => raw.decode().map(|link| Self::ResourceLink(Box::new(link))),
+            Some("text") => raw.decode().map(Self::Text),
+            _ => return Ok(Self::Other(raw)),
+        };
+        Ok(read.unwrap_or(Self::Other(raw)))
+    }
+}
+
+fn kind_of(raw: &RawJson) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    raw.decode::<Kind>().ok().map(|read| read.kind)
+}

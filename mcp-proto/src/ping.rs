@@ -1,0 +1,17 @@
+use serde::{Deserialize, Serialize};
+
+use crate::method::Method;
+use crate::request::Request;
+
+/// Asks whether the peer lives; legacy only, in both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ping {}
+
+/// A result that says no more than that the request was done; whatever else it holds is passed over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmptyResult {}
+
+impl Request for Ping {
+    const METHOD: Method = Method::PING;
+    type Result = EmptyResult;
+}

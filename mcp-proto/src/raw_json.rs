@@ -1,0 +1,91 @@
+use std::fmt;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::payload::DecodeError;
+
+/// One JSON value inside a message that nobody has asked to see typed, kept as its text.
+///
+/// Schemas, tool arguments, structured content and `_meta` travel in this form: what a server wrote
+/// is what a user gets, byte for byte. Two values are equal when their texts are.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawJson(Box<RawValue>);
+
+impl RawJson {
+    /// Writes `value` as JSON.
+    ///
+    /// # Errors
+    ///
+    /// The value has no JSON form.
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, DecodeError> {
+        serde_json::value::to_raw_value(value).map(Self).map_err(|error| DecodeError::new(&error))
+    }
+
+    /// Takes a text that must be exactly one JSON value.
+    ///
+    /// # Errors
+    ///
+    /// The text is not one JSON value.
+    pub fn from_text(text: impl Into<String>) -> Result<Self, DecodeError> {
+        RawValue::from_string(text.into()).map(Self).map_err(|error| DecodeError::new(&error))
+    }
+
+    /// The value `null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+
+    /// Reads the value as `T`.
+    ///
+    /// # Errors
+    ///
+    /// The value is not of that shape.
+    pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, DecodeError> {
+        serde_json::from_str(self.0.get()).map_err(|error| DecodeError::new(&error))
+    }
+
+    /// Whether the value is an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.0.get().starts_with('{')
+    }
+}
+
+impl From<Box<RawValue>> for RawJson {
+    fn from(value: Box<RawValue>) -> Self {
+        Self(value)
+    }
+}
+
+impl From<RawJson> for Box<RawValue> {
+    fn from(value: RawJson) -> Self {
+        value.0
+    }
+}
+
+impl Deref for RawJson {
+    type Target = RawValue;
+
+    fn deref(&self) -> &RawValue {
+        &self.0
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for RawJson {}
+
+/// Shows the length alone: the text is untrusted and may hold secrets.
+impl fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawJson({} bytes)", self.0.get().len())
+    }
+}

@@ -1,0 +1,53 @@
+use serde::Deserialize;
+
+use crate::open_enum::open_enum;
+use crate::payload::{DecodeError, Payload};
+
+open_enum! {
+    /// What kind of result an answer is (since 2026-07-28).
+    ResultType {
+        /// The final result; also what an absent member means.
+        Complete = "complete",
+        /// The server needs input before it can go on.
+        InputRequired = "input_required",
+    }
+}
+
+impl ResultType {
+    /// Reads the `resultType` member of a result; absent and `null` mean [`ResultType::Complete`].
+    ///
+    /// Legacy results have no such member: ask only on a modern connection.
+    ///
+    /// # Errors
+    ///
+    /// The result is not an object, or the member is not a text.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic: absent counts as complete, an unknown type makes the result invalid.
+    pub fn of(result: &Payload) -> Result<Self, DecodeError> {
+        #[derive(Deserialize)]
+        struct Members {
+            #[serde(rename = "resultType")]
+            result_type: Option<ResultType>,
+        }
+        result.decode::<Members>().map(|members| members.result_type.unwrap_or(Self::Complete))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f118_absent_means_complete_and_unknown_types_are_told_apart() {
+        let of = |text: &'static str| ResultType::of(&Payload::from_checked(text.into()));
+        assert_eq!(of("{}"), Ok(ResultType::Complete));
+        assert_eq!(of(r#"{"resultType":null}"#), Ok(ResultType::Complete));
+        assert_eq!(of(r#"{"content":[],"resultType":"complete"}"#), Ok(ResultType::Complete));
+        assert_eq!(of(r#"{"resultType":"input_required"}"#), Ok(ResultType::InputRequired));
+        assert_eq!(of(r#"{"resultType":"task"}"#), Ok(ResultType::Other("task".to_owned())));
+        assert!(of(r#"{"resultType":7}"#).is_err());
+        assert!(of("7").is_err());
+    }
+}
