@@ -4,6 +4,8 @@ mod connection;
 mod error;
 #[cfg(feature = "stdio")]
 pub mod process;
+#[cfg(feature = "test-util")]
+pub mod testing;
 mod transport;
 
 pub use connection::{ConnectError, Connection, Connector};
