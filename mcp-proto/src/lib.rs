@@ -14,11 +14,13 @@ mod initialize;
 mod lenient;
 mod meta;
 mod method;
+pub mod negotiation;
 mod notifications;
 mod open_enum;
 mod payload;
 mod peer;
 mod ping;
+pub mod probe;
 mod prompts;
 mod raw_json;
 mod request;
@@ -43,7 +45,7 @@ pub use result_type::ResultType;
 pub use sniff::sniff_id;
 pub use version::{Era, ProtocolVersion};
 
-// Opening a connection.
+// Opening a connection; the rules for it are in `negotiation` and `probe`.
 pub use capabilities::{ClientCapabilities, ListCapability, ResourcesCapability, ServerCapabilities};
 pub use discover::{Discover, DiscoverResult};
 pub use implementation::{Icon, Implementation};
