@@ -3,6 +3,7 @@
 //! - [`memory()`]: a connection without any I/O and its far end, a [`ScriptedPeer`]. It works on the
 //!   paused clock, starts no task and reads no clock but tokio's.
 //! - [`MemoryConnector`]: opens such connections again and again.
+//! - [`ServerScript`]: a small server for both eras as a state machine, played by [`serve`].
 //!
 //! What is here may panic: a broken expectation ends the test.
 #![allow(
@@ -13,11 +14,15 @@
     reason = "test code"
 )]
 
+mod behaviour;
 mod connector;
 mod memory;
 mod peer;
+mod server;
 mod wire;
 
+pub use behaviour::{Action, Behaviour, serve, serve_all};
 pub use connector::{ConnectGate, MemoryConnector};
 pub use memory::{MemoryOptions, memory, memory_with};
 pub use peer::{Received, ScriptedPeer};
+pub use server::{Execution, Server, ServerEra, ServerLog, ServerScript, ToolBehaviour};
