@@ -1,0 +1,207 @@
+use std::time::Duration;
+
+/// What `cargo xtask` prints when it is not understood.
+pub(crate) const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  build [ARGS…]             everything, with all targets
+  test [ARGS…]              unit and integration tests, doctests, examples
+  ci                        all that a change must pass, in order, up to the first failure
+  tidy                      the rules of layout and text that no compiler checks
+  features                  each crate with each of its features alone, and with none
+  dependencies              licences, sources and bans, as deny.toml states them
+  simulate --seeds N        the seeded simulation, N seeds long
+           [--first N] [--release]
+  repeat   --times N [--jobs M] [--limit SECONDS] NAME…
+                            each test whose name contains a NAME, N times, a process each
+  prove    [--check] [NAME…]
+                            puts known defects back and requires their tests to fail;
+                            --check only looks whether the patches still apply
+  real-servers [--install]  installs the pinned real servers and runs the tests against them;
+                            --install only installs
+  help                      this text";
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Build { extra: Vec<String> },
+    Ci,
+    Dependencies,
+    Features,
+    Help,
+    Prove(Prove),
+    RealServers { install_only: bool },
+    Repeat(Repeat),
+    Simulate(Simulate),
+    Test { extra: Vec<String> },
+    Tidy,
+}
+
+/// Options of `prove`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Prove {
+    /// Apply the patches, run nothing.
+    pub(crate) check_only: bool,
+    /// Parts of patch names; empty means all.
+    pub(crate) names: Vec<String>,
+}
+
+/// Options of `repeat`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    /// Processes at a time.
+    pub(crate) jobs: usize,
+    /// How long one run may take before it is killed and counted as failed.
+    pub(crate) limit: Duration,
+    /// Parts of test names; at least one.
+    pub(crate) names: Vec<String>,
+    /// Runs of each test.
+    pub(crate) times: u64,
+}
+
+/// Options of `simulate`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Simulate {
+    /// The first seed.
+    pub(crate) first: u64,
+    /// Optimise; worth the build from some ten thousand seeds on.
+    pub(crate) release: bool,
+    /// How many seeds.
+    pub(crate) seeds: u64,
+}
+
+/// Reads the arguments after the program's name.
+///
+/// # Errors
+///
+/// One sentence that says which word is wrong.
+pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, String> {
+    let mut words = words.into_iter();
+    let command = words.next().ok_or("no command given")?;
+    let mut rest = Rest(words.collect());
+    let task = match command.as_str() {
+        "build" => return Ok(Task::Build { extra: rest.0 }),
+        "ci" => Task::Ci,
+        "dependencies" => Task::Dependencies,
+        "features" => Task::Features,
+        "help" | "--help" | "-h" => Task::Help,
+        "prove" => Task::Prove(Prove { check_only: rest.switch("--check"), names: rest.names()? }),
+        "real-servers" => Task::RealServers { install_only: rest.switch("--install") },
+        "repeat" => Task::Repeat(Repeat {
+            times: rest.number("--times")?.ok_or("repeat needs --times N")?,
+            jobs: usize::try_from(rest.number("--jobs")?.unwrap_or(1)).map_err(|_| "--jobs is too large")?,
+            limit: Duration::from_secs(rest.number("--limit")?.unwrap_or(120)),
+            names: rest.names()?,
+        }),
+        "simulate" => Task::Simulate(Simulate {
+            seeds: rest.number("--seeds")?.ok_or("simulate needs --seeds N")?,
+            first: rest.count("--first")?.unwrap_or(0),
+            release: rest.switch("--release"),
+        }),
+        "test" => return Ok(Task::Test { extra: rest.0 }),
+        "tidy" => Task::Tidy,
+        unknown => return Err(format!("there is no command `{unknown}`")),
+    };
+    if matches!(&task, Task::Repeat(repeat) if repeat.names.is_empty()) {
+        return Err("repeat needs a part of a test's name".to_owned());
+    }
+    match rest.0.first() {
+        None => Ok(task),
+        Some(word) => Err(format!("`{command}` does not take `{word}`")),
+    }
+}
+
+/// The words not yet understood.
+struct Rest(Vec<String>);
+
+impl Rest {
+    /// Takes a flag without a value.
+    fn switch(&mut self, flag: &str) -> bool {
+        let before = self.0.len();
+        self.0.retain(|word| word != flag);
+        self.0.len() < before
+    }
+
+    /// Takes `flag N` or `flag=N`.
+    fn count(&mut self, flag: &str) -> Result<Option<u64>, String> {
+        let prefix = format!("{flag}=");
+        let Some(at) = self.0.iter().position(|word| word == flag || word.starts_with(&prefix)) else {
+            return Ok(None);
+        };
+        let word = self.0.remove(at);
+        let value = match word.strip_prefix(&prefix) {
+            Some(value) => value.to_owned(),
+            None if at < self.0.len() => self.0.remove(at),
+            None => return Err(format!("{flag} needs a number")),
+        };
+        value.parse().map(Some).map_err(|_| format!("{flag} needs a number, not `{value}`"))
+    }
+
+    /// As [`count`](Self::count), and at least 1.
+    fn number(&mut self, flag: &str) -> Result<Option<u64>, String> {
+        match self.count(flag)? {
+            Some(0) => Err(format!("{flag} must be at least 1")),
+            value => Ok(value),
+        }
+    }
+
+    /// Takes everything that is left; none of it may be a flag.
+    fn names(&mut self) -> Result<Vec<String>, String> {
+        match self.0.iter().find(|word| word.starts_with('-')) {
+            Some(flag) => Err(format!("unknown option `{flag}`")),
+            None => Ok(std::mem::take(&mut self.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Task, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_may_stand_anywhere() {
+        let expected = Task::Repeat(Repeat {
+            times: 200,
+            jobs: 2,
+            limit: Duration::from_secs(9),
+            names: vec!["f017".to_owned(), "drain".to_owned()],
+        });
+        assert_eq!(parsed("repeat f017 --times 200 --jobs=2 drain --limit 9").unwrap(), expected);
+        assert_eq!(
+            parsed("simulate --seeds 5 --first 0").unwrap(),
+            Task::Simulate(Simulate { seeds: 5, first: 0, release: false })
+        );
+        assert_eq!(
+            parsed("test -p mcp-proto").unwrap(),
+            Task::Test { extra: vec!["-p".into(), "mcp-proto".into()] }
+        );
+        assert_eq!(
+            parsed("prove --check late").unwrap(),
+            Task::Prove(Prove { check_only: true, names: vec!["late".into()] })
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (line, part) in [
+            ("", "no command"),
+            ("frobnicate", "frobnicate"),
+            ("repeat --times 3", "part of a test's name"),
+            ("repeat f017", "--times"),
+            ("repeat --times", "needs a number"),
+            ("repeat --times many f017", "many"),
+            ("repeat --times 0 f017", "at least 1"),
+            ("repeat --times 2 f017 --fast", "--fast"),
+            ("simulate --seeds 5 extra", "extra"),
+            ("tidy --fix", "--fix"),
+            ("real-servers --remove", "--remove"),
+        ] {
+            let wrong = parsed(line).unwrap_err();
+            assert!(wrong.contains(part), "{line}: {wrong}");
+        }
+    }
+}

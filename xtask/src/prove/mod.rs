@@ -1,0 +1,179 @@
+//! Puts known defects back, one at a time, and requires the test of each to notice.
+
+mod defect;
+mod scratch;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use self::defect::Defect;
+use self::scratch::Scratch;
+use crate::args::Prove;
+use crate::failure::Failure;
+use crate::shell::Ended;
+use crate::test_binary::{self, TestBinary};
+use crate::workspace::Workspace;
+
+/// A test that still runs after this long counts as failed: it noticed, if clumsily.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs the test of each defect twice in a scratch copy: as the code is, and with the defect in it.
+///
+/// # Errors
+///
+/// A patch does not apply or does not compile, its test does not exist or fails without it, or the
+/// test passes although the defect is there.
+pub(crate) fn run(workspace: &Workspace, options: &Prove) -> Result<(), Failure> {
+    let defects = chosen(Defect::read_all(&workspace.path("xtask/defects"))?, &options.names)?;
+    let scratch = Scratch::copy(workspace)?;
+    let verdicts = if options.check_only { check(&scratch, &defects)? } else { prove(&scratch, &defects)? };
+    for (defect, verdict) in defects.iter().zip(&verdicts) {
+        println!("{:<24} {:<32} {}", verdict.text(), defect.name, defect.guarantee);
+        println!("{:<24} {:<32} {} {}", "", "", defect.package, defect.test);
+    }
+    let bad = verdicts.iter().filter(|verdict| !verdict.is_good()).count();
+    println!("prove: {} passed, {bad} failed", verdicts.len() - bad);
+    if bad == 0 { Ok(()) } else { Err(Failure::new(format!("{bad} defects are not proved"))) }
+}
+
+/// What came out for one defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Its test passes without it and fails with it.
+    Caught,
+    /// Its test runs into the limit with it.
+    CaughtByHanging,
+    DoesNotApply,
+    DoesNotCompile,
+    FailsWithout,
+    NotCaught,
+    /// It applies and its test exists; nothing was run.
+    StillApplies,
+    TestMissing,
+}
+
+impl Verdict {
+    fn is_good(self) -> bool {
+        matches!(self, Self::Caught | Self::CaughtByHanging | Self::StillApplies)
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Caught => "caught",
+            Self::CaughtByHanging => "caught, test hangs",
+            Self::DoesNotApply => "DOES NOT APPLY",
+            Self::DoesNotCompile => "DOES NOT COMPILE",
+            Self::FailsWithout => "FAILS WITHOUT IT",
+            Self::NotCaught => "NOT CAUGHT",
+            Self::StillApplies => "applies",
+            Self::TestMissing => "TEST IS MISSING",
+        }
+    }
+}
+
+fn chosen(mut defects: Vec<Defect>, names: &[String]) -> Result<Vec<Defect>, Failure> {
+    defects.retain(|defect| names.is_empty() || names.iter().any(|name| defect.name.contains(name.as_str())));
+    if defects.is_empty() {
+        return Err(Failure::new(format!("no defect's name contains {}", names.join(" or "))));
+    }
+    Ok(defects)
+}
+
+fn check(scratch: &Scratch<'_>, defects: &[Defect]) -> Result<Vec<Verdict>, Failure> {
+    let mut verdicts = Vec::new();
+    for defect in defects {
+        let verdict = match scratch.apply(defect) {
+            Err(failure) => {
+                eprintln!("{failure}");
+                Verdict::DoesNotApply
+            }
+            Ok(()) if !scratch.has_test(defect)? => Verdict::TestMissing,
+            Ok(()) => Verdict::StillApplies,
+        };
+        scratch.restore()?;
+        verdicts.push(verdict);
+    }
+    Ok(verdicts)
+}
+
+fn prove(scratch: &Scratch<'_>, defects: &[Defect]) -> Result<Vec<Verdict>, Failure> {
+    let packages: BTreeSet<&str> = defects.iter().map(|defect| defect.package.as_str()).collect();
+    let selection: Vec<String> = packages.iter().map(|package| format!("--package={package}")).collect();
+    let clean = test_binary::build(scratch.workspace(), &selection)?;
+    let log = scratch.log();
+    let mut verdicts = Vec::new();
+    for defect in defects {
+        println!("{}: {}", defect.name, defect.guarantee);
+        let verdict = match find(&clean, defect)? {
+            None => Verdict::TestMissing,
+            Some((binary, test)) if !passed(binary.run(&test, 0, LIMIT, &log)?) => {
+                show(&log)?;
+                Verdict::FailsWithout
+            }
+            Some((binary, test)) => with_defect(scratch, defect, binary, &test, &log)?,
+        };
+        println!("{}: {}", defect.name, verdict.text());
+        verdicts.push(verdict);
+    }
+    Ok(verdicts)
+}
+
+/// Runs the test with the defect in place, and takes the defect out again.
+fn with_defect(
+    scratch: &Scratch<'_>,
+    defect: &Defect,
+    clean: &TestBinary,
+    test: &str,
+    log: &Path,
+) -> Result<Verdict, Failure> {
+    if let Err(failure) = scratch.apply(defect) {
+        eprintln!("{failure}");
+        scratch.restore()?;
+        return Ok(Verdict::DoesNotApply);
+    }
+    let built = test_binary::build(scratch.workspace(), &clean.target().selection());
+    let verdict = match built {
+        Err(failure) => {
+            eprintln!("{failure}");
+            Verdict::DoesNotCompile
+        }
+        Ok(binaries) => match binaries.iter().find(|binary| binary.target() == clean.target()) {
+            None => Verdict::TestMissing,
+            Some(binary) => match binary.run(test, 0, LIMIT, log)? {
+                Ended::TimedOut => Verdict::CaughtByHanging,
+                ended if passed(ended) => Verdict::NotCaught,
+                Ended::Exited(_) => Verdict::Caught,
+            },
+        },
+    };
+    scratch.restore()?;
+    Ok(verdict)
+}
+
+/// The one test program of the crate that holds the defect's test, and the test's full name.
+fn find<'a>(
+    binaries: &'a [TestBinary],
+    defect: &Defect,
+) -> Result<Option<(&'a TestBinary, String)>, Failure> {
+    let mut found = Vec::new();
+    for binary in binaries.iter().filter(|binary| binary.target().package == defect.package) {
+        found.extend(
+            binary.tests()?.into_iter().filter(|name| defect.is_test(name)).map(|name| (binary, name)),
+        );
+    }
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        many => Err(Failure::new(format!("{many} tests of {} are named {}", defect.package, defect.test))),
+    }
+}
+
+fn passed(ended: Ended) -> bool {
+    matches!(ended, Ended::Exited(status) if status.success())
+}
+
+fn show(log: &Path) -> Result<(), Failure> {
+    println!("{}", fs::read_to_string(log).map_err(Failure::io("read", log))?);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::shell;
+use crate::workspace::Workspace;
+
+/// The variable that tells tests where the servers are.
+pub(crate) const VARIABLE: &str = "MCP_REAL_SERVERS";
+
+/// Where the pins are committed.
+const PINS: &str = "xtask/real-servers";
+
+/// Installs the pinned servers, compares what is installed with the pins, and runs the tests.
+///
+/// # Errors
+///
+/// `npm` or `python3` is missing, something cannot be installed, another version than the pinned one
+/// is there, or a test fails.
+pub(crate) fn run(workspace: &Workspace, install_only: bool) -> Result<(), Failure> {
+    let folder = folder(workspace);
+    install_npm(&workspace.path(PINS), &folder.join("node"))?;
+    install_python(&workspace.path(PINS), &folder.join("python"))?;
+    if install_only {
+        return Ok(());
+    }
+    let mut cargo = workspace.cargo(["test", "--package", "mcp-client", "--test", "real_servers"]);
+    shell::run(cargo.args(["--", "--nocapture"]).env(VARIABLE, &folder).env("CI", "true"))
+}
+
+/// Where the servers are installed: `node/node_modules/.bin` and `python/bin` below it.
+pub(crate) fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.target().join("real-servers")
+}
+
+fn install_npm(pins: &Path, folder: &Path) -> Result<(), Failure> {
+    let pinned = read(&pins.join("package.json"))?;
+    let installed = |name: &str| read_json(&folder.join("node_modules").join(name).join("package.json"));
+    if verify_npm(&pinned, installed).is_ok() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(Failure::io("create", folder))?;
+    for file in ["package.json", "package-lock.json"] {
+        fs::copy(pins.join(file), folder.join(file)).map_err(Failure::io("write", &folder.join(file)))?;
+    }
+    let mut npm = Command::new("npm");
+    npm.current_dir(folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    shell::capture(&mut npm)?;
+    verify_npm(&pinned, installed)
+}
+
+/// Compares the pins of a `package.json` with the manifests of what is installed.
+fn verify_npm(pinned: &str, installed: impl Fn(&str) -> Result<Value, Failure>) -> Result<(), Failure> {
+    let pinned: Value = parse(pinned)?;
+    let pins = pinned["dependencies"].as_object().ok_or_else(|| Failure::new("package.json pins nothing"))?;
+    for (name, version) in pins {
+        let found = installed(name)?;
+        if found["version"] != *version {
+            return Err(Failure::new(format!(
+                "{name} {version} is pinned, {} is installed",
+                found["version"]
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn install_python(pins: &Path, folder: &Path) -> Result<(), Failure> {
+    let requirements = pins.join("requirements.txt");
+    let pinned = read(&requirements)?;
+    let python = folder.join("bin/python");
+    let freeze =
+        || shell::capture(Command::new(&python).args(["-m", "pip", "freeze", "--disable-pip-version-check"]));
+    if freeze().and_then(|installed| verify_python(&pinned, &installed)).is_ok() {
+        return Ok(());
+    }
+    shell::capture(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]);
+    shell::capture(pip.arg("--requirement").arg(&requirements))?;
+    verify_python(&pinned, &freeze()?)
+}
+
+/// Compares the lines of a `requirements.txt` with those of `pip freeze`.
+fn verify_python(pinned: &str, installed: &str) -> Result<(), Failure> {
+    let lines = |text: &str| -> Vec<String> {
+        let pins = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        // Names are equal whatever their case and separators.
+        pins.map(|line| line.to_lowercase().replace('_', "-")).collect()
+    };
+    let installed = lines(installed);
+    match lines(pinned).into_iter().find(|pin| !installed.contains(pin)) {
+        None => Ok(()),
+        Some(pin) => Err(Failure::new(format!("{pin} is pinned and not installed"))),
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(Failure::io("read", path))
+}
+
+fn read_json(path: &Path) -> Result<Value, Failure> {
+    parse(&read(path)?)
+}
+
+fn parse(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::new(format!("not JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_from_npm_is_named() {
+        let pins = r#"{"dependencies":{"server":"2.0.0"}}"#;
+        let version = |version: &'static str| move |_: &str| Ok(serde_json::json!({ "version": version }));
+        assert!(verify_npm(pins, version("2.0.0")).is_ok());
+        assert!(verify_npm(pins, version("2.0.1")).unwrap_err().to_string().contains("2.0.1"));
+        assert!(verify_npm("{}", version("2.0.0")).is_err());
+    }
+
+    #[test]
+    fn another_version_from_pip_is_named() {
+        let pins = "# Servers.\nMcp_Server==2.0\n\nmcp==1.0\n";
+        assert!(verify_python(pins, "mcp==1.0\nmcp-server==2.0\nextra==3\n").is_ok());
+        assert!(
+            verify_python(pins, "mcp==1.1\nmcp-server==2.0\n").unwrap_err().to_string().contains("mcp==1.0")
+        );
+    }
+}

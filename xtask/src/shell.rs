@@ -1,0 +1,119 @@
+//! Running other programs.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+
+/// How often [`run_within`] looks whether a program has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How a program with a time limit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With this status, inside the limit.
+    Exited(ExitStatus),
+    /// It was killed at the limit.
+    TimedOut,
+}
+
+/// Runs `command` with its output shown.
+///
+/// # Errors
+///
+/// It cannot be started, or ends with another status than 0.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let status = command.status().map_err(|error| cannot_start(command, &error))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("`{}` failed: {status}", line(command)))) }
+}
+
+/// Runs `command` silently and returns what it wrote to standard output.
+///
+/// # Errors
+///
+/// It cannot be started, or ends with another status than 0: then the failure carries its output.
+pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(command, &error))?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(stdout);
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("`{}` failed: {}\n{stdout}{stderr}", line(command), output.status)))
+}
+
+/// Runs `command` with both outputs in the file `log`, and kills it after `limit`.
+///
+/// # Errors
+///
+/// The file cannot be written, or the program cannot be started.
+pub(crate) fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<Ended, Failure> {
+    let output = File::create(log).map_err(Failure::io("create", log))?;
+    let errors = output.try_clone().map_err(Failure::io("open", log))?;
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    let mut child = command.spawn().map_err(|error| cannot_start(command, &error))?;
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| cannot_start(command, &error))? {
+            return Ok(Ended::Exited(status));
+        }
+        if began.elapsed() >= limit {
+            child.kill().and_then(|()| child.wait()).map_err(|error| cannot_start(command, &error))?;
+            return Ok(Ended::TimedOut);
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot run `{}`: {error}", line(command)))
+}
+
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(name).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("xtask-shell-{}-{name}.log", std::process::id()))
+    }
+
+    #[test]
+    fn a_program_over_its_limit_is_killed() {
+        let log = log("limit");
+        let ended = run_within(Command::new("sleep").arg("60"), Duration::from_millis(50), &log).unwrap();
+        std::fs::remove_file(log).unwrap();
+        assert_eq!(ended, Ended::TimedOut);
+    }
+
+    #[test]
+    fn both_outputs_reach_the_log() {
+        let log = log("both");
+        let ended = run_within(
+            Command::new("sh").args(["-c", "echo one; echo two >&2; exit 3"]),
+            Duration::from_secs(60),
+            &log,
+        )
+        .unwrap();
+        let text = std::fs::read_to_string(&log).unwrap();
+        std::fs::remove_file(log).unwrap();
+        assert!(matches!(ended, Ended::Exited(status) if status.code() == Some(3)));
+        assert_eq!(text, "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_failure_names_the_command_and_carries_its_output() {
+        let failure =
+            capture(Command::new("sh").args(["-c", "echo reason >&2; exit 1"])).unwrap_err().to_string();
+        assert!(failure.contains("sh -c") && failure.contains("reason"), "{failure}");
+    }
+}
