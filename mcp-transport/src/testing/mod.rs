@@ -4,6 +4,7 @@
 //!   paused clock, starts no task and reads no clock but tokio's.
 //! - [`MemoryConnector`]: opens such connections again and again.
 //! - [`ServerScript`]: a small server for both eras as a state machine, played by [`serve`].
+//! - [`FaultTransport`]: makes any connection misbehave on demand.
 //!
 //! What is here may panic: a broken expectation ends the test.
 #![allow(
@@ -16,6 +17,7 @@
 
 mod behaviour;
 mod connector;
+mod fault;
 mod memory;
 mod peer;
 mod server;
@@ -23,6 +25,7 @@ mod wire;
 
 pub use behaviour::{Action, Behaviour, serve, serve_all};
 pub use connector::{ConnectGate, MemoryConnector};
+pub use fault::{FaultConnector, FaultControl, FaultTransport};
 pub use memory::{MemoryOptions, memory, memory_with};
 pub use peer::{Received, ScriptedPeer};
 pub use server::{Execution, Server, ServerEra, ServerLog, ServerScript, ToolBehaviour};
