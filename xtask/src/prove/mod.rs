@@ -13,7 +13,7 @@ use self::scratch::Scratch;
 use crate::args::Prove;
 use crate::failure::Failure;
 use crate::shell::Ended;
-use crate::test_binary::{self, TestBinary};
+use crate::test_binary::{self, Target, TestBinary};
 use crate::workspace::Workspace;
 
 /// A test that still runs after this long counts as failed: it noticed, if clumsily.
@@ -102,17 +102,16 @@ fn prove(scratch: &Scratch<'_>, defects: &[Defect]) -> Result<Vec<Verdict>, Fail
     let packages: BTreeSet<&str> = defects.iter().map(|defect| defect.package.as_str()).collect();
     let selection: Vec<String> = packages.iter().map(|package| format!("--package={package}")).collect();
     let clean = test_binary::build(scratch.workspace(), &selection)?;
-    let log = scratch.log();
+    // All clean runs come first: a build with a defect replaces the program that was built without.
+    let clean_runs: Vec<CleanRun<'_>> = defects
+        .iter()
+        .map(|defect| without_defect(&clean, defect, &scratch.log()))
+        .collect::<Result<_, _>>()?;
     let mut verdicts = Vec::new();
-    for defect in defects {
-        println!("{}: {}", defect.name, defect.guarantee);
-        let verdict = match find(&clean, defect)? {
-            None => Verdict::TestMissing,
-            Some((binary, test)) if !passed(binary.run(&test, 0, LIMIT, &log)?) => {
-                show(&log)?;
-                Verdict::FailsWithout
-            }
-            Some((binary, test)) => with_defect(scratch, defect, binary, &test, &log)?,
+    for (defect, clean_run) in defects.iter().zip(clean_runs) {
+        let verdict = match clean_run {
+            CleanRun::Passed { target, test } => with_defect(scratch, defect, target, &test)?,
+            CleanRun::Unusable(verdict) => verdict,
         };
         println!("{}: {}", defect.name, verdict.text());
         verdicts.push(verdict);
@@ -120,28 +119,48 @@ fn prove(scratch: &Scratch<'_>, defects: &[Defect]) -> Result<Vec<Verdict>, Fail
     Ok(verdicts)
 }
 
+/// What became of a defect's test on the code as it is.
+enum CleanRun<'a> {
+    Passed { target: &'a Target, test: String },
+    Unusable(Verdict),
+}
+
+fn without_defect<'a>(
+    binaries: &'a [TestBinary],
+    defect: &Defect,
+    log: &Path,
+) -> Result<CleanRun<'a>, Failure> {
+    let Some((binary, test)) = find(binaries, defect)? else {
+        return Ok(CleanRun::Unusable(Verdict::TestMissing));
+    };
+    if passed(binary.run(&test, 0, LIMIT, log)?) {
+        return Ok(CleanRun::Passed { target: binary.target(), test });
+    }
+    println!("{}", fs::read_to_string(log).map_err(Failure::io("read", log))?);
+    Ok(CleanRun::Unusable(Verdict::FailsWithout))
+}
+
 /// Runs the test with the defect in place, and takes the defect out again.
 fn with_defect(
     scratch: &Scratch<'_>,
     defect: &Defect,
-    clean: &TestBinary,
+    target: &Target,
     test: &str,
-    log: &Path,
 ) -> Result<Verdict, Failure> {
     if let Err(failure) = scratch.apply(defect) {
         eprintln!("{failure}");
         scratch.restore()?;
         return Ok(Verdict::DoesNotApply);
     }
-    let built = test_binary::build(scratch.workspace(), &clean.target().selection());
+    let built = test_binary::build(scratch.workspace(), &target.selection());
     let verdict = match built {
         Err(failure) => {
             eprintln!("{failure}");
             Verdict::DoesNotCompile
         }
-        Ok(binaries) => match binaries.iter().find(|binary| binary.target() == clean.target()) {
+        Ok(binaries) => match binaries.iter().find(|binary| binary.target() == target) {
             None => Verdict::TestMissing,
-            Some(binary) => match binary.run(test, 0, LIMIT, log)? {
+            Some(binary) => match binary.run(test, 0, LIMIT, &scratch.log())? {
                 Ended::TimedOut => Verdict::CaughtByHanging,
                 ended if passed(ended) => Verdict::NotCaught,
                 Ended::Exited(_) => Verdict::Caught,
@@ -171,9 +190,4 @@ fn find<'a>(
 
 fn passed(ended: Ended) -> bool {
     matches!(ended, Ended::Exited(status) if status.success())
-}
-
-fn show(log: &Path) -> Result<(), Failure> {
-    println!("{}", fs::read_to_string(log).map_err(Failure::io("read", log))?);
-    Ok(())
 }

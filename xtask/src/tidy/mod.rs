@@ -1,6 +1,7 @@
 //! The rules of layout and text that no compiler checks.
 
 mod changelogs;
+mod examples;
 mod imports;
 mod layout;
 mod manifests;
@@ -25,6 +26,7 @@ const RULES: [fn(&SourceFile) -> Vec<Finding>; 6] =
 /// A file cannot be read, or a rule is broken: each place has been printed.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let mut findings = layout::missing(workspace);
+    findings.extend(examples::uncompiled(workspace)?);
     for path in workspace.files()? {
         let bytes = fs::read(workspace.path(&path)).map_err(Failure::io("read", &path))?;
         // Test data may be anything; rules are about text.
