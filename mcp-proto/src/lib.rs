@@ -23,6 +23,7 @@ mod ping;
 pub mod probe;
 mod prompts;
 mod raw_json;
+mod redact;
 mod request;
 mod resources;
 mod result_type;
@@ -72,4 +73,5 @@ pub use notifications::{
 
 // Showing what came from outside.
 pub use escape::escape;
+pub use redact::Redactor;
 pub use secret::Secret;
