@@ -1,0 +1,240 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use mcp_proto::{Method, Payload, Request, RequestId};
+use mcp_transport::{CloseReason, Closed, Dispatch, Inbound, Outbound, SendError, Sent};
+use tokio::time::Instant;
+
+use crate::error::{CallError, ProtocolFault};
+use crate::gate::Permit;
+use crate::pending::{Door, Patience, Refused};
+use crate::progress::ProgressLane;
+use crate::session::Handle;
+use crate::shared::{Cancel, Entry, Farewell};
+use crate::slot::{Ended, Found, Show, Slot};
+
+/// A call in progress: a future of its result.
+///
+/// Nothing is sent before the first poll. From then on the call ends at its deadline even if nobody
+/// polls it. Once it has ended, its permit and its place in the session are free *before* the result
+/// can be seen here.
+///
+/// # Cancel safety
+///
+/// Dropping it is cancelling it: place and permit are free at once, and if the request may have
+/// left, the server is told exactly once in the way of the era and transport
+/// (`notifications/cancelled` on stdio). A late answer is dropped. Calling again sends a new request.
+#[must_use = "a call does nothing unless it is awaited"]
+pub struct Call<R> {
+    raw: RawCall,
+    result: PhantomData<fn() -> R>,
+}
+
+/// A call in progress whose result stays undecoded; otherwise the same as [`Call`].
+#[must_use = "a call does nothing unless it is awaited"]
+pub struct RawCall {
+    handle: Arc<Handle>,
+    id: i64,
+    method: Method,
+    state: State,
+}
+
+/// ```text
+///   Refused ──────────────▶ Done      refused before anything could be sent
+///   Ready ───▶ InFlight ──▶ Done
+/// ```
+enum State {
+    Refused(CallError),
+    Ready(Start),
+    InFlight(InFlight),
+    Done,
+}
+
+/// A written request that has not been taken in yet.
+pub(crate) struct Start {
+    pub(crate) frame: Bytes,
+    pub(crate) started: Instant,
+    pub(crate) patience: Patience,
+    pub(crate) pass: Pass,
+    pub(crate) cancel: Cancel,
+    pub(crate) progress: Option<ProgressLane>,
+}
+
+/// How a call was let in, and what it holds for that.
+#[derive(Debug)]
+pub(crate) enum Pass {
+    /// Straight from a session handle.
+    Session,
+    /// With a permit of a gate, free as soon as the call has ended.
+    Gate(Permit),
+    /// With a permit of a gate, handed back with the answer.
+    GateAndBack(Permit),
+}
+
+/// A call whose entry is in the table, or was until somebody ended it.
+struct InFlight {
+    slot: Arc<Slot>,
+    progress: Option<ProgressLane>,
+}
+
+impl<R: Request> Call<R> {
+    pub(crate) fn new(raw: RawCall) -> Self {
+        Self { raw, result: PhantomData }
+    }
+}
+
+impl<R: Request> Future for Call<R> {
+    type Output = Result<R::Result, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(Pin::new(&mut self.raw).poll(cx))?;
+        let decoded = result.decode();
+        Poll::Ready(decoded.map_err(|error| CallError::Protocol(ProtocolFault::Result(error))))
+    }
+}
+
+impl<R> fmt::Debug for Call<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Call").field(&self.raw).finish()
+    }
+}
+
+impl RawCall {
+    pub(crate) fn new(handle: Arc<Handle>, id: i64, method: Method, start: Result<Start, CallError>) -> Self {
+        let state = start.map_or_else(State::Refused, State::Ready);
+        Self { handle, id, method, state }
+    }
+
+    /// Polls for the final result; with it comes the permit, if the call was to hand it back.
+    pub(crate) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Payload, Option<Permit>), CallError>> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Refused(error) => return Poll::Ready(Err(error)),
+            State::Ready(start) => self.state = State::InFlight(start.begin(&self.handle, self.id)?),
+            running => self.state = running,
+        }
+        let State::InFlight(call) = &mut self.state else { return Poll::Pending };
+        let Ended { result, permit } = ready!(call.poll(&self.handle, self.id, cx));
+        self.state = State::Done;
+        let result = match self.handle.shared.agreed.get() {
+            Some(agreed) => result.and_then(|result| agreed.complete(&self.method, result)),
+            None => result,
+        };
+        Poll::Ready(result.map(|result| (result, permit)))
+    }
+}
+
+impl Future for RawCall {
+    type Output = Result<Payload, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_answer(cx).map_ok(|(result, _)| result)
+    }
+}
+
+impl Drop for RawCall {
+    fn drop(&mut self) {
+        if !matches!(self.state, State::InFlight(_)) {
+            return;
+        }
+        // Whoever takes the entry out ends the call; if somebody else has, there is nothing to do.
+        let taken = self.handle.shared.table().remove(self.id);
+        if let Some(mut entry) = taken {
+            let dispatch =
+                self.handle.shared.give_up(self.id, &mut entry, "the caller is gone", Farewell::Told);
+            tracing::debug!(request_id = self.id, method = %self.method, ?dispatch, "call dropped");
+        }
+    }
+}
+
+impl fmt::Debug for RawCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawCall").field("id", &self.id).field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+impl Start {
+    /// Takes the call in: from here on somebody will end it, and the guard that cancels it is armed,
+    /// before the transport has seen anything.
+    fn begin(self, handle: &Handle, id: i64) -> Result<InFlight, CallError> {
+        let Self { frame, started, patience, pass, cancel, progress } = self;
+        let now = Instant::now();
+        if patience.due() <= now {
+            let waited = now.duration_since(started);
+            return Err(CallError::Timeout { dispatch: Dispatch::NotSent, waited });
+        }
+        let transport = Arc::clone(&handle.shared.transport);
+        let request = Outbound::request(RequestId::from(id), frame);
+        let slot = Arc::new(Slot::new(Box::pin(async move { transport.send(request).await })));
+        let door = if matches!(pass, Pass::Session) { Door::Session } else { Door::Gate };
+        let keeps_permit = matches!(pass, Pass::GateAndBack(_));
+        let permit = match pass {
+            Pass::Session => None,
+            Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
+        };
+        let wants_progress = progress.is_some();
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps_permit, wants_progress, cancel, started };
+        let taken_in = handle.shared.table().insert(id, entry, patience, door);
+        match taken_in {
+            Ok(timer) => handle.shared.wake_driver(timer),
+            Err(refused) => return Err(refused.into()),
+        }
+        Ok(InFlight { slot, progress })
+    }
+}
+
+impl From<Refused> for CallError {
+    fn from(refused: Refused) -> Self {
+        let closed = match refused {
+            Refused::Closed(closed) => closed,
+            Refused::Full => return Self::Overloaded,
+            Refused::Retracted => Closed::new(CloseReason::Local, ""),
+        };
+        Self::SessionGone { dispatch: Dispatch::NotSent, closed }
+    }
+}
+
+impl InFlight {
+    fn poll(&mut self, handle: &Handle, id: i64, cx: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            let show = self.progress.as_ref().map_or(Show::Nothing, ProgressLane::show);
+            match (self.slot.poll(cx, show), &mut self.progress) {
+                (Poll::Ready(Found::Ended(ended)), _) => return Poll::Ready(ended),
+                (Poll::Ready(Found::Sent(sent)), _) => on_sent(sent, handle, id),
+                (Poll::Ready(Found::Progress(progress)), Some(lane)) => lane.deliver(progress),
+                (Poll::Ready(Found::Progress(_)), None) => {}
+                // Asked after the slot has our waker: progress that comes later will wake us.
+                (Poll::Pending, Some(lane)) if self.slot.has_progress() => ready!(lane.poll_rest(cx)),
+                (Poll::Pending, _) => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// Takes note of what the transport did with the request.
+fn on_sent(sent: Result<Sent, SendError>, handle: &Handle, id: i64) {
+    let error = match sent {
+        Ok(Sent::Answered(frame)) => {
+            handle.shared.route(Inbound::Message { frame, stream: Some(id.into()) });
+            // Still there if the frame was not the answer; none can come any more.
+            CallError::Protocol(ProtocolFault::NoAnswer)
+        }
+        Ok(_) => return,
+        Err(SendError::Closed(closed)) => CallError::SessionGone { dispatch: Dispatch::NotSent, closed },
+        Err(SendError::TooLarge { limit }) => CallError::FrameTooLarge { limit, dispatch: Dispatch::NotSent },
+        Err(other) => {
+            let closed = Closed::new(CloseReason::Broken(other.to_string()), "");
+            CallError::SessionGone { dispatch: Dispatch::NotSent, closed }
+        }
+    };
+    let taken = handle.shared.table().remove(id);
+    if let Some(entry) = taken {
+        handle.shared.answer(entry, Err(error));
+    }
+}

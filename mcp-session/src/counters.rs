@@ -1,0 +1,71 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a session has seen that was not as it should be, since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Frames that are no messages.
+    pub broken_frames: u64,
+    /// Calls given up after their request may have left; each was cancelled as its era and transport
+    /// ask for.
+    pub cancels_sent: u64,
+    /// Events dropped because nobody took them.
+    pub dropped_events: u64,
+    /// Notifications that mean nothing here: unknown ones, cancel notices, malformed ones.
+    pub ignored_notifications: u64,
+    /// Progress of no running call, or that did not grow.
+    pub ignored_progress: u64,
+    /// Answers to calls that had ended: given up, or answered before.
+    pub late_replies: u64,
+    /// Requests of the server that were refused, or never answered because its era has none.
+    pub refused_requests: u64,
+    /// Answers that could not be handed to the transport because the server does not read.
+    pub unsent_replies: u64,
+    /// Answers to requests that were never made, and errors without an id.
+    pub unknown_replies: u64,
+}
+
+/// One live counter.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+/// The live counters behind [`Counters`].
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) broken_frames: Count,
+    pub(crate) cancels_sent: Count,
+    pub(crate) dropped_events: Count,
+    pub(crate) ignored_notifications: Count,
+    pub(crate) ignored_progress: Count,
+    pub(crate) late_replies: Count,
+    pub(crate) refused_requests: Count,
+    pub(crate) unsent_replies: Count,
+    pub(crate) unknown_replies: Count,
+}
+
+impl Count {
+    /// Counts one more; `true` for the first.
+    pub(crate) fn add(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
+    fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counts {
+    pub(crate) fn read(&self) -> Counters {
+        Counters {
+            broken_frames: self.broken_frames.read(),
+            cancels_sent: self.cancels_sent.read(),
+            dropped_events: self.dropped_events.read(),
+            ignored_notifications: self.ignored_notifications.read(),
+            ignored_progress: self.ignored_progress.read(),
+            late_replies: self.late_replies.read(),
+            refused_requests: self.refused_requests.read(),
+            unsent_replies: self.unsent_replies.read(),
+            unknown_replies: self.unknown_replies.read(),
+        }
+    }
+}

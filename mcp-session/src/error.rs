@@ -1,0 +1,259 @@
+use std::time::Duration;
+
+use mcp_proto::negotiation::VersionError;
+use mcp_proto::probe::ProbeFailure;
+use mcp_proto::{DecodeError, EnvelopeFault, ErrorObject, Method};
+use mcp_transport::{BrokenWhy, Closed, Dispatch};
+
+/// A call ended without a value.
+///
+/// [`outcome`](Self::outcome) tells whether the server can have acted on it. No variant holds bytes
+/// that were not escaped and cut.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The request has no JSON form, or is not an object. The caller is at fault.
+    #[error("the request cannot be written: {0}")]
+    Encode(DecodeError),
+    /// The request or its answer is over the limit of the transport.
+    ///
+    /// Ask for less, or raise the limit.
+    #[error("the message is larger than {limit} bytes")]
+    FrameTooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+        /// `NotSent` if the request was too large, `MayHaveLeft` if the answer was.
+        dispatch: Dispatch,
+    },
+    /// As many calls as the session may hold are waiting for an answer. Try again later.
+    #[error("too many calls are waiting for this server")]
+    Overloaded,
+    /// The server answered with an error. The session stays usable.
+    #[error("{0}")]
+    Peer(ErrorObject),
+    /// The server answered with something that is not an answer to this request.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(ProtocolFault),
+    /// No permit came free in time; the request was never sent.
+    #[error("no free slot for this server within {} ms", .waited.as_millis())]
+    QueueTimeout {
+        /// How long the call waited for its permit.
+        waited: Duration,
+    },
+    /// The session ended before or during the call.
+    #[error("the session has ended: {closed}")]
+    SessionGone {
+        /// Whether the request can have reached the server.
+        dispatch: Dispatch,
+        /// How the session ended.
+        closed: Closed,
+    },
+    /// No answer in time. The request has been cancelled.
+    #[error("no answer within {} ms", .waited.as_millis())]
+    Timeout {
+        /// Whether the request can have reached the server.
+        dispatch: Dispatch,
+        /// From the start of the call to its deadline.
+        waited: Duration,
+    },
+    /// The server does not offer what the request needs; nothing was sent.
+    #[error("the server does not support {method}: {why}")]
+    Unsupported {
+        /// The method that was asked for.
+        method: Method,
+        /// What is missing.
+        why: UnsupportedWhy,
+    },
+}
+
+/// A session could not be opened.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The connection ended before anything was agreed on.
+    #[error("the connection ended during the handshake: {0}")]
+    Closed(Closed),
+    /// A request of the handshake cannot be written: the configured capabilities have no JSON form.
+    #[error("the handshake cannot be written: {0}")]
+    Encode(#[from] DecodeError),
+    /// The probe led nowhere.
+    #[error(transparent)]
+    Probe(ProbeFailure),
+    /// The server ended when it was probed, as some legacy servers do. Connect again, with
+    /// [`EraPolicy::Legacy`](crate::EraPolicy::Legacy); the server has not failed.
+    #[error("the server ended when it was asked for its versions: {0}")]
+    ProbeKilled(Closed),
+    /// The server answered with something that is no answer to the handshake.
+    #[error("the server broke the protocol during the handshake: {0}")]
+    Protocol(#[from] ProtocolFault),
+    /// The server answered `initialize` with an error.
+    #[error("the server refused the handshake: {0}")]
+    Rpc(ErrorObject),
+    /// The time was up.
+    #[error("the server did not finish the handshake in time")]
+    Timeout,
+    /// No version in common: update the server or this client.
+    #[error(transparent)]
+    Version(#[from] VersionError),
+}
+
+/// How a call can have ended on the side of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallOutcome {
+    /// The server has not seen the request and never will.
+    NotSent,
+    /// The server saw the request and answered with an error.
+    Rejected,
+    /// The server may have acted on the request.
+    Unknown,
+}
+
+/// What makes an answer invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProtocolFault {
+    /// The answer came in an array, which the agreed version does not have.
+    #[error("it sent a batch, which the agreed version does not have")]
+    Batch,
+    /// The frame cannot be read.
+    #[error("{0}")]
+    Broken(BrokenWhy),
+    /// The frame is not a JSON-RPC message.
+    #[error("{0}")]
+    Envelope(EnvelopeFault),
+    /// What came as the answer to the request does not answer it.
+    #[error("what it answered is no answer to the request")]
+    NoAnswer,
+    /// The result is not of the shape this request expects.
+    #[error("unexpected result: {0}")]
+    Result(DecodeError),
+    /// The result names a kind that is not known; the text is escaped and cut.
+    #[error("unknown result type {0}")]
+    ResultType(String),
+}
+
+/// Why a request was refused before anything was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnsupportedWhy {
+    /// The server did not declare the capability that the method belongs to.
+    #[error("it has not declared that capability")]
+    Capability,
+    /// The method does not exist in the era of the connection.
+    #[error("the agreed protocol version does not have it")]
+    Era,
+    /// The server wants input before it answers, and nothing here can give it.
+    #[error("it wants further input before it answers")]
+    InputRequired,
+}
+
+/// A member cannot be added to the `_meta` of a request. The caller is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetaError {
+    /// The value has no JSON form.
+    #[error("the value cannot be written: {0}")]
+    Encode(#[from] DecodeError),
+    /// The key was added before.
+    #[error("the key {0:?} is there already")]
+    Repeated(String),
+    /// The key belongs to the protocol.
+    #[error("the key {0:?} is reserved for the protocol")]
+    Reserved(String),
+}
+
+impl CallError {
+    /// What is known about the request on the side of the server.
+    #[must_use]
+    pub fn outcome(&self) -> CallOutcome {
+        match self {
+            Self::Encode(_) | Self::Overloaded | Self::QueueTimeout { .. } => CallOutcome::NotSent,
+            Self::Peer(_) => CallOutcome::Rejected,
+            // The server answered, but with neither a value nor an error.
+            Self::Unsupported { why: UnsupportedWhy::InputRequired, .. } => CallOutcome::Rejected,
+            Self::Unsupported { .. } => CallOutcome::NotSent,
+            Self::Protocol(_) => CallOutcome::Unknown,
+            Self::FrameTooLarge { dispatch, .. }
+            | Self::SessionGone { dispatch, .. }
+            | Self::Timeout { dispatch, .. } => match dispatch {
+                Dispatch::MayHaveLeft => CallOutcome::Unknown,
+                Dispatch::NotSent => CallOutcome::NotSent,
+            },
+        }
+    }
+
+    /// Whether a deadline ended the call, in the queue or after it.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::QueueTimeout { .. } | Self::Timeout { .. })
+    }
+
+    /// Whether the session is of no further use.
+    #[must_use]
+    pub fn is_session_gone(&self) -> bool {
+        matches!(self, Self::SessionGone { .. })
+    }
+
+    /// Whether the same call may be made again without any risk of running twice: nothing was sent,
+    /// and another moment or another session can change the answer.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.outcome() == CallOutcome::NotSent
+            && matches!(
+                self,
+                Self::Overloaded
+                    | Self::QueueTimeout { .. }
+                    | Self::SessionGone { .. }
+                    | Self::Timeout { .. }
+            )
+    }
+}
+
+impl HandshakeError {
+    /// Whether trying again without an update or another configuration is pointless.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Encode(_) | Self::Version(_) => true,
+            Self::Probe(failure) => matches!(failure, ProbeFailure::LegacyOnly | ProbeFailure::Refused(_)),
+            Self::Closed(_) | Self::ProbeKilled(_) | Self::Protocol(_) | Self::Rpc(_) | Self::Timeout => {
+                false
+            }
+        }
+    }
+
+    /// Whether the server ended because it was probed: connect again without a probe.
+    #[must_use]
+    pub fn is_probe_killed(&self) -> bool {
+        matches!(self, Self::ProbeKilled(_))
+    }
+}
+
+impl From<ProbeFailure> for HandshakeError {
+    fn from(failure: ProbeFailure) -> Self {
+        match failure {
+            ProbeFailure::Timeout => Self::Timeout,
+            ProbeFailure::Version(versions) => Self::Version(versions),
+            other => Self::Probe(other),
+        }
+    }
+}
+
+/// What a request of the handshake can end with.
+impl From<CallError> for HandshakeError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Encode(error) => Self::Encode(error),
+            CallError::FrameTooLarge { limit, .. } => {
+                Self::Protocol(ProtocolFault::Broken(BrokenWhy::TooLarge { limit }))
+            }
+            CallError::Peer(error) => Self::Rpc(error),
+            CallError::Protocol(fault) => Self::Protocol(fault),
+            CallError::SessionGone { closed, .. } => Self::Closed(closed),
+            CallError::Overloaded
+            | CallError::QueueTimeout { .. }
+            | CallError::Timeout { .. }
+            | CallError::Unsupported { .. } => Self::Timeout,
+        }
+    }
+}

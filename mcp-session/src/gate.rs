@@ -1,0 +1,271 @@
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mcp_proto::{Method, Paginated, Payload, PeerInfo, Request};
+use mcp_transport::{CloseReason, Closed, Dispatch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::time::{Instant, timeout_at};
+
+use crate::call::{Call, Pass, RawCall};
+use crate::error::CallError;
+use crate::list::{ListLimits, Listed};
+use crate::options::CallOptions;
+use crate::session::Session;
+
+/// The door of one server: how many calls may run at once, and on which session.
+///
+/// One gate per *server*: it outlives the sessions. Its owner publishes the session of each
+/// generation when it is ready and retracts it when it is not. A caller that gets through holds a
+/// [`LiveSession`], a permit together with the session of one generation; there is no way to hold a
+/// permit and no session. Waiting callers are served in the order they came.
+///
+/// A limit of 1 makes a server strictly serial.
+#[derive(Debug)]
+pub struct Gate {
+    permits: Arc<Semaphore>,
+    limit: usize,
+    queued: AtomicUsize,
+    queue_limit: usize,
+    published: Mutex<Published>,
+}
+
+#[derive(Debug, Default)]
+struct Published {
+    /// The newest generation seen; an older one can no longer be published.
+    newest: u64,
+    session: Option<Session>,
+}
+
+/// A gate did not let a call through; nothing was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateError {
+    /// The gate has been closed for good.
+    #[error("the server takes no more calls")]
+    Closed,
+    /// No session is published.
+    #[error("the server is not connected")]
+    NotLive,
+    /// As many callers as may wait are waiting.
+    #[error("too many calls are waiting for this server")]
+    Overloaded,
+    /// No permit came free in time.
+    #[error("no free slot for this server in time")]
+    Timeout,
+}
+
+impl GateError {
+    /// The same refusal as the error of a call that has waited this long; its outcome is *not sent*.
+    #[must_use]
+    pub fn into_call_error(self, waited: Duration) -> CallError {
+        match self {
+            Self::Closed | Self::NotLive => CallError::SessionGone {
+                dispatch: Dispatch::NotSent,
+                closed: Closed::new(CloseReason::Local, ""),
+            },
+            Self::Overloaded => CallError::Overloaded,
+            Self::Timeout => CallError::QueueTimeout { waited },
+        }
+    }
+}
+
+/// The right to make one call on the session of one generation.
+///
+/// Once the gate has retracted that generation, the call is refused with
+/// [`CallError::SessionGone`] and outcome *not sent*; it never reaches another generation. Dropping
+/// the guard gives the permit back.
+#[derive(Debug)]
+#[must_use = "dropping it gives the permit back"]
+pub struct LiveSession {
+    permit: Permit,
+    session: Session,
+    generation: u64,
+}
+
+/// The place of one call in its gate; free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Gate {
+    /// Makes a gate for `limit` calls at once and at most `queue` waiting ones; nothing is published.
+    #[must_use]
+    pub fn new(limit: NonZeroUsize, queue: usize) -> Arc<Self> {
+        let limit = limit.get().min(Semaphore::MAX_PERMITS);
+        Arc::new(Self {
+            permits: Arc::new(Semaphore::new(limit)),
+            limit,
+            queued: AtomicUsize::new(0),
+            queue_limit: queue,
+            published: Mutex::default(),
+        })
+    }
+
+    /// Makes a gate for a session that is used alone.
+    #[must_use]
+    pub fn alone(session: Session, limit: NonZeroUsize, queue: usize) -> Arc<Self> {
+        let gate = Self::new(limit, queue);
+        gate.publish(0, session);
+        gate
+    }
+
+    /// Lets calls through to `session` from now on.
+    ///
+    /// The session published before, if any, is retracted. A generation older than one seen before
+    /// is not published.
+    pub fn publish(&self, generation: u64, session: Session) {
+        let mut published = self.published();
+        if generation < published.newest {
+            return;
+        }
+        published.newest = generation;
+        let before = published.session.replace(session);
+        drop(published);
+        if let Some(before) = before {
+            before.retract();
+        }
+    }
+
+    /// Lets no further call through to the session of `generation`; another one is not touched.
+    ///
+    /// When this returns, no [`LiveSession`] of that generation can send any more. Calls that were
+    /// sent before go on.
+    pub fn retract(&self, generation: u64) {
+        let mut published = self.published();
+        if published.newest != generation {
+            return;
+        }
+        let session = published.session.take();
+        drop(published);
+        if let Some(session) = session {
+            session.retract();
+        }
+    }
+
+    /// Closes the gate for good and sends all waiting callers away. Calls that were sent go on.
+    pub fn close(&self) {
+        self.permits.close();
+        let session = self.published().session.take();
+        if let Some(session) = session {
+            session.retract();
+        }
+    }
+
+    /// Waits for a permit and takes the session that is published *then*.
+    ///
+    /// # Errors
+    ///
+    /// See [`GateError`]; nothing was sent in any case.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the place in the queue up.
+    pub async fn enter(&self, by: Instant) -> Result<LiveSession, GateError> {
+        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(TryAcquireError::Closed) => return Err(GateError::Closed),
+            Err(TryAcquireError::NoPermits) => {
+                let _place = Place::take(self)?;
+                timeout_at(by, Arc::clone(&self.permits).acquire_owned())
+                    .await
+                    .map_err(|_| GateError::Timeout)?
+                    .map_err(|_| GateError::Closed)?
+            }
+        };
+        let published = self.published();
+        let session = published.session.clone().ok_or(GateError::NotLive)?;
+        Ok(LiveSession { permit: Permit { _permit: permit }, session, generation: published.newest })
+    }
+
+    /// Permits that are taken: calls in flight and guards that are held.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.limit.saturating_sub(self.permits.available_permits())
+    }
+
+    /// Callers that wait for a permit.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Whether no call is in flight and none is waiting.
+    #[must_use]
+    pub fn idle(&self) -> bool {
+        self.in_flight() == 0 && self.queued() == 0
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LiveSession {
+    /// The generation whose session this is.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The server at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &PeerInfo {
+        self.session.peer()
+    }
+
+    /// The session, for calls that need no permit.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Makes a call; the permit is free as soon as the call has ended.
+    ///
+    /// As [`Session::call`], refused with [`CallError::SessionGone`] once the gate has retracted this
+    /// generation.
+    pub fn call<R: Request>(self, request: R, options: CallOptions) -> Call<R> {
+        self.session.call_through(&request, options, self.permit)
+    }
+
+    /// Makes a call whose parameters and result stay undecoded; see [`call`](Self::call).
+    pub fn call_raw(self, method: Method, params: &Payload, options: CallOptions) -> RawCall {
+        self.session.start_raw(method, params, options, Pass::Gate(self.permit))
+    }
+
+    /// Fetches all pages of a list under this one permit; see [`Session::list`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::list`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the page that is being fetched and frees the permit.
+    pub async fn list<R: Paginated>(
+        self,
+        options: CallOptions,
+        limits: ListLimits,
+    ) -> Result<Listed<R::Item>, CallError> {
+        crate::list::fetch::<R>(&self.session, Some(self.permit), options, limits).await
+    }
+}
+
+/// A place in the queue of a gate; given up when dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(gate: &'a Gate) -> Result<Self, GateError> {
+        let taken = gate.queued.fetch_add(1, Ordering::Relaxed);
+        let place = Self(&gate.queued);
+        if taken >= gate.queue_limit { Err(GateError::Overloaded) } else { Ok(place) }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

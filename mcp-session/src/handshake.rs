@@ -1,0 +1,250 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_proto::probe::{
+    ProbeFailure, ProbeOutcome, ProbePhase, ProbeTransport, ProbeVerdict, classify, classify_initialize,
+};
+use mcp_proto::{
+    DecodeError, Discover, DiscoverResult, Era, Initialize, InitializeResult, Initialized, MetaMembers,
+    Payload, PeerInfo, ProtocolVersion, Request, RequestId, ResultType, encode_request, negotiation,
+};
+use mcp_transport::{CloseReason, Closed, Connection, Outbound, SendError, Streams};
+use tokio::time::{Instant, timeout_at};
+
+use crate::call::{Pass, RawCall, Start};
+use crate::driver::Driver;
+use crate::era::{Agreed, notice};
+use crate::error::{CallError, HandshakeError, ProtocolFault};
+use crate::options::{EraPolicy, SessionOptions};
+use crate::pending::{Patience, later};
+use crate::session::{Handle, Session};
+use crate::shared::{Cancel, Shared};
+
+/// Takes a connection over: returns what opens it, and the engine that must run meanwhile.
+///
+/// Nothing is spawned and nothing is sent yet. The driver must be polled while the opening makes its
+/// handshake and for as long as the session is used.
+pub fn open(connection: Connection, options: SessionOptions) -> (Opening, Driver) {
+    let shared = Arc::new(Shared::new(connection.transport, &options));
+    let driver = Driver::new(Arc::clone(&shared), connection.receive);
+    let handle = Arc::new(Handle::new(shared, options.call_limit, options.hard_limit));
+    (Opening { handle, options }, driver)
+}
+
+/// A connection on which nothing is agreed yet. No call can be made: this type has none.
+///
+/// Dropping it ends the driver.
+#[derive(Debug)]
+#[must_use = "nothing is sent before the handshake, and dropping it ends the driver"]
+pub struct Opening {
+    handle: Arc<Handle>,
+    options: SessionOptions,
+}
+
+/// The next request of a handshake.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Discover(ProtocolVersion, ProbePhase),
+    Initialize(ProtocolVersion, ProbePhase),
+}
+
+/// What a step has led to.
+enum Led {
+    ToAgreement(Arc<Agreed>),
+    To(Step),
+}
+
+impl Opening {
+    /// Agrees with the server on version and era, according to the [`EraPolicy`] of the options.
+    ///
+    /// With [`EraPolicy::Auto`] the server is first asked for a discovery. A server that answers with
+    /// anything else, or is silent for `probe_limit`, is opened with `initialize` on the same
+    /// connection; an answer to the probe that comes later is ignored. Neither request is ever
+    /// cancelled on the wire. Requests and log lines of the server are served from the first moment.
+    ///
+    /// # Errors
+    ///
+    /// See [`HandshakeError`]. The session is over then and its driver ends; the transport has still to
+    /// be closed by whoever holds it, or is dropped with the driver.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the session.
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25, basic/lifecycle; 2026-07-28, basic/lifecycle and its rules for older servers.
+    pub async fn handshake(self, by: Instant) -> Result<Session, HandshakeError> {
+        let mut step = self.first_step();
+        let agreed = loop {
+            let led = match step {
+                Step::Discover(version, phase) => self.discover(version, phase, by).await?,
+                Step::Initialize(version, phase) => self.initialize(version, phase, by).await?,
+            };
+            match led {
+                Led::ToAgreement(agreed) => break agreed,
+                Led::To(next) => step = next,
+            }
+        };
+        let peer = agreed.peer();
+        tracing::debug!(version = %peer.version, server = %mcp_proto::escape(&peer.server.name, 128), "agreed");
+        let era = peer.era;
+        let agreed = self.handle.shared.settle(agreed);
+        if era == Era::Legacy {
+            self.confirm(by).await?;
+        }
+        Ok(Session::new(self.handle, agreed))
+    }
+
+    fn first_step(&self) -> Step {
+        match self.options.era {
+            EraPolicy::Auto | EraPolicy::Modern => {
+                Step::Discover(ProtocolVersion::NEWEST_MODERN, ProbePhase::First)
+            }
+            EraPolicy::Legacy => Step::Initialize(ProtocolVersion::NEWEST_LEGACY, ProbePhase::First),
+        }
+    }
+
+    /// Probes with `server/discover` and judges what comes of it.
+    async fn discover(
+        &self,
+        version: ProtocolVersion,
+        phase: ProbePhase,
+        by: Instant,
+    ) -> Result<Led, HandshakeError> {
+        let limit = later(Instant::now(), self.options.probe_limit).min(by);
+        let answer = self.ask(&Discover::default(), &self.modern_meta(version)?, limit).await;
+        let mut discovered = None;
+        let outcome = match answer {
+            Ok(result) => match read_discovery(&result) {
+                Some(result) => {
+                    let versions = result.supported_versions.clone();
+                    discovered = Some(result);
+                    ProbeOutcome::Discovered { versions }
+                }
+                None => ProbeOutcome::Unreadable,
+            },
+            Err(CallError::Protocol(_) | CallError::FrameTooLarge { .. }) => ProbeOutcome::Unreadable,
+            Err(CallError::Peer(error)) => ProbeOutcome::Rejected { error, status: None },
+            Err(CallError::Timeout { .. }) if Instant::now() < by => ProbeOutcome::Silence,
+            Err(CallError::SessionGone { closed, .. }) => return Err(self.lost(closed)),
+            Err(error) => return Err(error.into()),
+        };
+        let verdict = classify(&outcome, self.transport(), phase, self.supported());
+        tracing::debug!(?outcome, ?verdict, "probed");
+        match (verdict, discovered) {
+            (ProbeVerdict::Modern(version), Some(result)) => {
+                let meta = self.modern_meta(version)?;
+                Ok(Led::ToAgreement(Arc::new(Agreed::modern(PeerInfo::from_discover(version, result), meta))))
+            }
+            (ProbeVerdict::Retry(version), _) => Ok(Led::To(Step::Discover(version, ProbePhase::Retried))),
+            (ProbeVerdict::Legacy(_), _) => {
+                Ok(Led::To(Step::Initialize(ProtocolVersion::NEWEST_LEGACY, phase)))
+            }
+            (ProbeVerdict::Failed(failure), _) => Err(failure.into()),
+            // No other verdict follows from these outcomes and phases.
+            _ => Err(ProbeFailure::Unreadable.into()),
+        }
+    }
+
+    /// Offers a legacy version with `initialize`.
+    async fn initialize(
+        &self,
+        version: ProtocolVersion,
+        phase: ProbePhase,
+        by: Instant,
+    ) -> Result<Led, HandshakeError> {
+        let request =
+            Initialize::offering(version, self.options.client_info.clone(), &self.options.capabilities);
+        match self.ask(&request, &MetaMembers::new(), by).await {
+            Ok(result) => {
+                let result: InitializeResult = result.decode().map_err(ProtocolFault::Result)?;
+                let version = negotiation::accept(&result.protocol_version, self.supported())?;
+                Ok(Led::ToAgreement(Arc::new(Agreed::legacy(PeerInfo::from_initialize(version, result)))))
+            }
+            Err(CallError::Peer(error)) => match classify_initialize(&error, phase, self.supported()) {
+                ProbeVerdict::Retry(version) => Ok(Led::To(match version.era() {
+                    Era::Modern => Step::Discover(version, ProbePhase::Retried),
+                    Era::Legacy => Step::Initialize(version, ProbePhase::Retried),
+                })),
+                ProbeVerdict::Failed(ProbeFailure::Version(versions)) => Err(versions.into()),
+                _ => Err(HandshakeError::Rpc(error)),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells a legacy server that its answer was understood.
+    async fn confirm(&self, by: Instant) -> Result<(), HandshakeError> {
+        let message = Outbound::notification(notice(&Initialized::default())?);
+        match timeout_at(by, self.handle.shared.transport.send(message)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(SendError::Closed(closed))) => Err(HandshakeError::Closed(closed)),
+            Ok(Err(error)) => {
+                Err(HandshakeError::Closed(Closed::new(CloseReason::Broken(error.to_string()), "")))
+            }
+            Err(_) => Err(HandshakeError::Timeout),
+        }
+    }
+
+    /// Sends one request of the handshake: it is not cancelled on the wire, whatever becomes of it.
+    async fn ask<R: Request>(
+        &self,
+        request: &R,
+        meta: &MetaMembers,
+        limit: Instant,
+    ) -> Result<Payload, CallError> {
+        let id = self.handle.shared.ids.next();
+        let frame =
+            encode_request(&RequestId::from(id), &R::METHOD, request, meta).map_err(CallError::Encode)?;
+        let started = Instant::now();
+        let start = Start {
+            frame,
+            started,
+            patience: Patience::new(started, Duration::MAX, limit),
+            pass: Pass::Session,
+            cancel: Cancel::Silently,
+            progress: None,
+        };
+        RawCall::new(Arc::clone(&self.handle), id, R::METHOD, Ok(start)).await
+    }
+
+    fn modern_meta(&self, version: ProtocolVersion) -> Result<MetaMembers, DecodeError> {
+        MetaMembers::modern(version, &self.options.capabilities, Some(&self.options.client_info))
+    }
+
+    /// The connection has ended during the probe. Some legacy servers exit on a request they do not
+    /// expect, so on a byte stream that is a verdict on the era rather than a failure.
+    fn lost(&self, closed: Closed) -> HandshakeError {
+        let is_ours = *closed.reason() == CloseReason::Local;
+        let can_be_legacy = self.options.era == EraPolicy::Auto;
+        if can_be_legacy && !is_ours && self.transport() == ProbeTransport::Stdio {
+            HandshakeError::ProbeKilled(closed)
+        } else {
+            HandshakeError::Closed(closed)
+        }
+    }
+
+    fn transport(&self) -> ProbeTransport {
+        match self.handle.shared.transport.streams() {
+            Streams::PerRequest => ProbeTransport::Http,
+            Streams::Shared => ProbeTransport::Stdio,
+        }
+    }
+
+    fn supported(&self) -> &'static [ProtocolVersion] {
+        let all = ProtocolVersion::ALL;
+        let first_modern = all.partition_point(|version| version.era() == Era::Legacy);
+        let (legacy, modern) = all.split_at(first_modern);
+        match self.options.era {
+            EraPolicy::Auto => all,
+            EraPolicy::Legacy => legacy,
+            EraPolicy::Modern => modern,
+        }
+    }
+}
+
+fn read_discovery(result: &Payload) -> Option<DiscoverResult> {
+    let is_final = ResultType::of(result) == Ok(ResultType::Complete);
+    result.decode().ok().filter(|_| is_final)
+}

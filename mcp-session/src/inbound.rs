@@ -1,0 +1,176 @@
+use mcp_proto::{
+    EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
+    code, encode_error, encode_result, parse_frame,
+};
+use mcp_transport::{Broken, BrokenWhy, Dispatch, Inbound, Outbound};
+use tokio::time::Instant;
+
+use crate::error::{CallError, ProtocolFault};
+use crate::inbox::{ListKind, Put, SessionEvent};
+use crate::shared::Shared;
+
+/// What arrives, sent to where it belongs. Nothing here waits.
+impl Shared {
+    pub(crate) fn route(&self, inbound: Inbound) {
+        match inbound {
+            Inbound::Message { frame, .. } => match parse_frame(&frame) {
+                Ok(Frame::Single(message)) => self.on_message(message),
+                Ok(Frame::Batch(entries)) => self.on_batch(entries),
+                Err(error) => self.on_invalid(error),
+            },
+            Inbound::Broken(broken) => self.on_broken(broken),
+            other => tracing::debug!(?other, "an event of the transport that this version does not know"),
+        }
+    }
+
+    fn on_message(&self, message: Message) {
+        match message {
+            Message::Response { id: Some(id), outcome } => self.on_reply(&id, outcome),
+            Message::Response { id: None, outcome } => self.on_error_without_id(outcome),
+            Message::Notification { method, params } => self.on_notification(&method, &params),
+            Message::Request { id, method, .. } => self.on_request(&id, &method),
+        }
+    }
+
+    fn on_reply(&self, id: &RequestId, outcome: Outcome) {
+        let RequestId::Number(number) = *id else { return self.on_unknown_reply(id) };
+        let taken = self.table().remove(number);
+        match taken {
+            Some(entry) => self.answer(entry, outcome.map_err(CallError::Peer)),
+            None if (self.first_id..self.ids.upcoming()).contains(&number) => {
+                self.counts.late_replies.add();
+                tracing::debug!(request_id = number, "answer to a call that has ended");
+            }
+            None => self.on_unknown_reply(id),
+        }
+    }
+
+    fn on_unknown_reply(&self, id: &RequestId) {
+        if self.counts.unknown_replies.add() {
+            tracing::warn!(request_id = %id, "answer to a request that was never made; further ones are counted only");
+        }
+    }
+
+    /// An error about a request whose id the server could not read. With one call waiting there is no
+    /// doubt which.
+    fn on_error_without_id(&self, outcome: Outcome) {
+        let Err(error) = outcome else { return };
+        let mut table = self.table();
+        let taken = table.sole().and_then(|id| table.remove(id));
+        drop(table);
+        let is_first = self.counts.unknown_replies.add();
+        match taken {
+            Some(entry) => self.answer(entry, Err(CallError::Peer(error))),
+            None if is_first => tracing::warn!(%error, "error without an id; further ones are counted only"),
+            None => tracing::debug!(%error, "error without an id"),
+        }
+    }
+
+    fn on_batch(&self, entries: Vec<Result<Message, EnvelopeError>>) {
+        let is_agreed = self.agreed.get().is_some_and(|agreed| agreed.has_batches());
+        if !is_agreed && self.counts.broken_frames.add() {
+            tracing::warn!("the server sent a batch, which the agreed version does not have");
+        }
+        for entry in entries {
+            match entry {
+                Ok(message) if is_agreed => self.on_message(message),
+                Ok(Message::Response { id: Some(id), .. }) => self.fail(&id, ProtocolFault::Batch),
+                Ok(_) => {}
+                Err(error) => self.on_invalid(error),
+            }
+        }
+    }
+
+    fn on_invalid(&self, error: EnvelopeError) {
+        if self.counts.broken_frames.add() {
+            tracing::warn!(%error, "the server sent a broken message; further ones are counted only");
+        }
+        if let Some(id) = error.id {
+            self.fail(&id, ProtocolFault::Envelope(error.fault));
+        }
+    }
+
+    fn on_broken(&self, broken: Broken) {
+        if self.counts.broken_frames.add() {
+            tracing::warn!(why = %broken.why, "the server sent a broken message; further ones are counted only");
+        }
+        let Some(RequestId::Number(number)) = broken.id else { return };
+        let Some(entry) = self.table().remove(number) else { return };
+        let error = match broken.why {
+            BrokenWhy::TooLarge { limit } => {
+                CallError::FrameTooLarge { limit, dispatch: Dispatch::MayHaveLeft }
+            }
+            why => CallError::Protocol(ProtocolFault::Broken(why)),
+        };
+        self.answer(entry, Err(error));
+    }
+
+    /// Ends the one call that a faulty message belongs to; all others go on.
+    fn fail(&self, id: &RequestId, fault: ProtocolFault) {
+        let RequestId::Number(number) = *id else { return };
+        let taken = self.table().remove(number);
+        if let Some(entry) = taken {
+            self.answer(entry, Err(CallError::Protocol(fault)));
+        }
+    }
+
+    fn on_notification(&self, method: &Method, params: &Payload) {
+        let event = if *method == Method::PROGRESS {
+            return self.on_progress(params);
+        } else if *method == Method::TOOLS_LIST_CHANGED {
+            SessionEvent::ListChanged(ListKind::Tools)
+        } else if *method == Method::RESOURCES_LIST_CHANGED {
+            SessionEvent::ListChanged(ListKind::Resources)
+        } else if *method == Method::PROMPTS_LIST_CHANGED {
+            SessionEvent::ListChanged(ListKind::Prompts)
+        } else if *method == Method::LOG_MESSAGE
+            && let Ok(message) = params.decode::<LogMessage>()
+        {
+            SessionEvent::Log(message)
+        } else {
+            // Unknown, malformed, or a cancel notice: none of our handlers can be cancelled yet.
+            self.counts.ignored_notifications.add();
+            return;
+        };
+        if self.inbox.put(event) == Put::Displaced && self.counts.dropped_events.add() {
+            tracing::warn!("events of the server are dropped because nobody takes them");
+        }
+    }
+
+    fn on_progress(&self, params: &Payload) {
+        let Ok(progress) = params.decode::<Progress>() else {
+            self.counts.ignored_notifications.add();
+            return;
+        };
+        let RequestId::Number(id) = progress.progress_token else {
+            self.counts.ignored_progress.add();
+            return;
+        };
+        let slot = self.table().get(id).filter(|entry| entry.wants_progress).map(|entry| entry.slot.clone());
+        if slot.is_some_and(|slot| slot.report(progress)) {
+            self.table().extend(id, Instant::now());
+        } else {
+            self.counts.ignored_progress.add();
+        }
+    }
+
+    /// Server and client count their ids separately, so an id here never meets the pending table.
+    fn on_request(&self, id: &RequestId, method: &Method) {
+        // Before the handshake is over, only a legacy server can ask anything.
+        if !self.agreed.get().is_none_or(|agreed| agreed.answers_requests()) {
+            if self.counts.refused_requests.add() {
+                tracing::warn!(%method, "request from a server whose protocol version has none; ignored");
+            }
+            return;
+        }
+        if *method == Method::PING {
+            return self.post(Outbound::response(encode_result(id, &Payload::EMPTY)));
+        }
+        self.counts.refused_requests.add();
+        let error = ErrorObject::new(code::METHOD_NOT_FOUND, "this client does not serve that method");
+        match encode_error(id, &error) {
+            Ok(frame) => self.post(Outbound::response(frame)),
+            Err(error) => tracing::error!(%error, "an error object could not be written"),
+        }
+    }
+}

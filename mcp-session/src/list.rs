@@ -1,0 +1,153 @@
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use mcp_proto::Paginated;
+
+use crate::call::Pass;
+use crate::error::{CallError, ProtocolFault};
+use crate::gate::Permit;
+use crate::options::CallOptions;
+use crate::session::Session;
+
+/// How much of a list is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListLimits {
+    /// Most pages; default 100.
+    pub max_pages: usize,
+    /// Most entries; default 10 000.
+    pub max_items: usize,
+}
+
+/// The entries of a list, in the order of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed<T> {
+    /// The entries.
+    pub items: Vec<T>,
+    /// Why there may be more; `None` if this is the whole list.
+    pub truncated: Option<Truncated>,
+}
+
+/// Why a list was not fetched to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Truncated {
+    /// The time was up.
+    #[error("the time was up before the list ended")]
+    Deadline,
+    /// It has more entries than are fetched.
+    #[error("the list has more entries than the limit")]
+    Items,
+    /// It has more pages than are fetched.
+    #[error("the list has more pages than the limit")]
+    Pages,
+}
+
+impl Default for ListLimits {
+    fn default() -> Self {
+        Self { max_pages: 100, max_items: 10_000 }
+    }
+}
+
+impl ListLimits {
+    /// Sets the most pages.
+    #[must_use]
+    pub fn with_max_pages(mut self, pages: usize) -> Self {
+        self.max_pages = pages;
+        self
+    }
+
+    /// Sets the most entries.
+    #[must_use]
+    pub fn with_max_items(mut self, items: usize) -> Self {
+        self.max_items = items;
+        self
+    }
+}
+
+/// Fetches page after page, under one permit if there is one.
+pub(crate) async fn fetch<R: Paginated>(
+    session: &Session,
+    mut permit: Option<Permit>,
+    options: CallOptions,
+    limits: ListLimits,
+) -> Result<Listed<R::Item>, CallError> {
+    let options = session.handle.for_whole_list(options);
+    let is_gated = permit.is_some();
+    let mut items = Vec::new();
+    let mut cursor = None;
+    let mut seen = SeenPages::default();
+    for page in 0.. {
+        if page == limits.max_pages {
+            return Ok(Listed { items, truncated: Some(Truncated::Pages) });
+        }
+        let pass = permit.take().map_or(Pass::Session, Pass::GateAndBack);
+        debug_assert_eq!(
+            is_gated,
+            matches!(pass, Pass::GateAndBack(_)),
+            "the permit comes back with the page"
+        );
+        let mut call = session.start(R::METHOD, &R::page(cursor.clone()), options.clone(), pass);
+        let result = match poll_fn(|cx| call.poll_answer(cx)).await {
+            Ok((result, returned)) => {
+                permit = returned;
+                result
+            }
+            Err(error) if page > 0 && error.is_timeout() => {
+                return Ok(Listed { items, truncated: Some(Truncated::Deadline) });
+            }
+            Err(error) => return Err(error),
+        };
+        let page_digest = digest(result.as_bytes());
+        let result = result.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))?;
+        let (entries, next) = R::split(result);
+        if seen.brings_nothing_new(cursor.as_deref(), page_digest, entries.is_empty()) {
+            break;
+        }
+        items.extend(entries);
+        if items.len() > limits.max_items || (items.len() == limits.max_items && next.is_some()) {
+            items.truncate(limits.max_items);
+            return Ok(Listed { items, truncated: Some(Truncated::Items) });
+        }
+        cursor = next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(Listed { items, truncated: None })
+}
+
+/// What came at each cursor so far. Only digests are kept: a cursor may be megabytes long.
+#[derive(Debug, Default)]
+struct SeenPages(BTreeMap<u64, u64>);
+
+impl SeenPages {
+    /// Whether the cursor was followed before and the page is empty or what came then.
+    fn brings_nothing_new(&mut self, cursor: Option<&str>, page: u64, is_empty: bool) -> bool {
+        let before = self.0.insert(digest(&cursor), page);
+        before.is_some_and(|before| is_empty || before == page)
+    }
+}
+
+fn digest<T: Hash + ?Sized>(value: &T) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_cursor_ends_the_list_only_when_it_leads_to_nothing_new() {
+        let mut seen = SeenPages::default();
+        assert!(!seen.brings_nothing_new(None, 1, false));
+        assert!(!seen.brings_nothing_new(Some(""), 2, true), "an empty page at a new cursor is no end");
+        assert!(!seen.brings_nothing_new(Some(""), 3, false), "other entries at the same cursor are new");
+        assert!(seen.brings_nothing_new(Some(""), 3, false), "the same entries at the same cursor");
+        assert!(seen.brings_nothing_new(Some(""), 4, true), "no entries at a repeated cursor");
+    }
+}

@@ -1,0 +1,255 @@
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use mcp_proto::{ClientCapabilities, Implementation, Progress, RawJson};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::error::MetaError;
+
+/// How a session opens and what its limits are.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// Who we are; default name and version of this crate.
+    pub client_info: Implementation,
+    /// What we can do for the server; default nothing.
+    pub capabilities: ClientCapabilities,
+    /// Which vocabulary to speak; default [`EraPolicy::Auto`].
+    pub era: EraPolicy,
+    /// How long a server may stay silent on the probe before it counts as legacy; default 5 s.
+    pub probe_limit: Duration,
+    /// How long a call may go without progress; default 60 s.
+    pub call_limit: Duration,
+    /// How long a call may take whatever it reports; default 300 s.
+    pub hard_limit: Duration,
+    /// How many calls may wait for an answer at once; default 1024, further ones are refused with
+    /// [`CallError::Overloaded`](crate::CallError::Overloaded).
+    pub max_pending: usize,
+    /// How many events may wait to be taken; default 256, the oldest is dropped.
+    pub max_events: usize,
+    /// Where request ids come from; share one source among the sessions of one server.
+    pub ids: IdSource,
+}
+
+/// Which vocabulary a session speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum EraPolicy {
+    /// Whatever the server speaks: it is asked first.
+    #[default]
+    Auto,
+    /// `initialize` at once, without a probe.
+    Legacy,
+    /// Modern only: a server that does not speak it is an error.
+    Modern,
+}
+
+/// Counts request ids upwards from 1. Clones share the counter.
+#[derive(Debug, Clone)]
+pub struct IdSource(Arc<AtomicI64>);
+
+/// What one call may do.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct CallOptions {
+    /// When the call ends whatever happens; default [`SessionOptions::hard_limit`] from its start.
+    pub deadline: Option<Instant>,
+    /// How long the call may go without progress. Default [`SessionOptions::call_limit`], or no limit
+    /// of its own where a `deadline` is given.
+    pub timeout: Option<Duration>,
+    /// Is shown the progress of the call, see [`with_progress`](Self::with_progress).
+    pub progress: Option<ProgressHandler>,
+    /// Further members of the request's `_meta`.
+    pub(crate) meta: Vec<(String, RawJson)>,
+}
+
+/// Is shown the progress of a call.
+pub type ProgressHandler = Arc<dyn Fn(Progress) + Send + Sync>;
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            client_info: Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+            capabilities: ClientCapabilities::default(),
+            era: EraPolicy::Auto,
+            probe_limit: Duration::from_secs(5),
+            call_limit: Duration::from_secs(60),
+            hard_limit: Duration::from_secs(300),
+            max_pending: 1024,
+            max_events: 256,
+            ids: IdSource::default(),
+        }
+    }
+}
+
+impl SessionOptions {
+    /// Says who we are.
+    #[must_use]
+    pub fn with_client_info(mut self, client_info: Implementation) -> Self {
+        self.client_info = client_info;
+        self
+    }
+
+    /// Says what we can do for the server.
+    #[must_use]
+    pub fn with_capabilities(mut self, capabilities: ClientCapabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Chooses the vocabulary.
+    #[must_use]
+    pub fn with_era(mut self, era: EraPolicy) -> Self {
+        self.era = era;
+        self
+    }
+
+    /// Sets how long a server may stay silent on the probe.
+    #[must_use]
+    pub fn with_probe_limit(mut self, limit: Duration) -> Self {
+        self.probe_limit = limit;
+        self
+    }
+
+    /// Sets how long a call may go without progress.
+    #[must_use]
+    pub fn with_call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
+        self
+    }
+
+    /// Sets how long a call may take whatever it reports.
+    #[must_use]
+    pub fn with_hard_limit(mut self, limit: Duration) -> Self {
+        self.hard_limit = limit;
+        self
+    }
+
+    /// Sets how many calls may wait for an answer at once.
+    #[must_use]
+    pub fn with_max_pending(mut self, calls: usize) -> Self {
+        self.max_pending = calls;
+        self
+    }
+
+    /// Sets how many events may wait to be taken.
+    #[must_use]
+    pub fn with_max_events(mut self, events: usize) -> Self {
+        self.max_events = events;
+        self
+    }
+
+    /// Shares a source of request ids.
+    #[must_use]
+    pub fn with_ids(mut self, ids: IdSource) -> Self {
+        self.ids = ids;
+        self
+    }
+}
+
+impl IdSource {
+    /// Takes the next id.
+    pub(crate) fn next(&self) -> i64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The id that comes next.
+    pub(crate) fn upcoming(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for IdSource {
+    fn default() -> Self {
+        Self(Arc::new(AtomicI64::new(1)))
+    }
+}
+
+impl CallOptions {
+    /// Ends the call at `deadline` whatever happens.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Ends the call after `timeout` without progress.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Asks for progress and shows it to `handler`, at most 20 times a second, the newest each time.
+    ///
+    /// The handler runs inside the caller's own poll of the call: a slow one delays only this call,
+    /// and a panic in it is the caller's. Progress also starts the call's `timeout` anew.
+    #[must_use]
+    pub fn with_progress(mut self, handler: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(handler));
+        self
+    }
+
+    /// Adds a member to the request's `_meta`.
+    ///
+    /// # Errors
+    ///
+    /// The key belongs to the protocol or was added before, or `value` has no JSON form.
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-06-18 and later, basic: prefixes whose second label is `modelcontextprotocol` or
+    /// `mcp` are reserved.
+    pub fn with_meta<T: Serialize + ?Sized>(
+        mut self,
+        key: impl Into<String>,
+        value: &T,
+    ) -> Result<Self, MetaError> {
+        let key = key.into();
+        if is_reserved(&key) {
+            return Err(MetaError::Reserved(key));
+        }
+        if self.meta.iter().any(|(present, _)| *present == key) {
+            return Err(MetaError::Repeated(key));
+        }
+        self.meta.push((key, RawJson::encode(value)?));
+        Ok(self)
+    }
+}
+
+impl fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallOptions")
+            .field("deadline", &self.deadline)
+            .field("timeout", &self.timeout)
+            .field("progress", &self.progress.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_reserved(key: &str) -> bool {
+    let Some((prefix, _)) = key.rsplit_once('/') else {
+        return key == mcp_proto::meta_key::PROGRESS_TOKEN;
+    };
+    matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_protocol_are_refused() {
+        for key in ["progressToken", "io.modelcontextprotocol/x", "com.mcp.tools/y"] {
+            let refused = CallOptions::default().with_meta(key, &1).unwrap_err();
+            assert_eq!(refused, MetaError::Reserved(key.to_owned()));
+        }
+        let options = CallOptions::default().with_meta("example.com/mcp", &1).unwrap();
+        assert_eq!(
+            options.with_meta("example.com/mcp", &2).unwrap_err(),
+            MetaError::Repeated("example.com/mcp".to_owned())
+        );
+    }
+}

@@ -1,0 +1,284 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_proto::{
+    Discover, Era, Method, Paginated, Payload, PeerInfo, Ping, Request, RequestId, encode_request,
+};
+use mcp_transport::{CloseReason, CloseReport, Closed};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::call::{Call, Pass, RawCall, Start};
+use crate::counters::Counters;
+use crate::era::Agreed;
+use crate::error::CallError;
+use crate::gate::Permit;
+use crate::inbox::SessionEvent;
+use crate::list::{ListLimits, Listed};
+use crate::options::CallOptions;
+use crate::pending::{Patience, later};
+use crate::progress::ProgressLane;
+use crate::shared::{Cancel, Farewell, Shared};
+
+/// One connection to one server, open and agreed on: a cheap handle, shared by cloning.
+///
+/// Made by [`Opening::handshake`](crate::Opening::handshake). Ends with its connection, by
+/// [`close`](Self::close), or when the last handle is dropped; it never reconnects.
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub(crate) handle: Arc<Handle>,
+    agreed: Arc<Agreed>,
+}
+
+/// Keeps a session open. Calls in progress hold it too, so that a call outlives a dropped session.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    call_limit: Duration,
+    hard_limit: Duration,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>, call_limit: Duration, hard_limit: Duration) -> Self {
+        Self { shared, call_limit, hard_limit }
+    }
+
+    /// Makes the limits of one list explicit: the whole must end by the deadline, each page by its
+    /// own time-out.
+    pub(crate) fn for_whole_list(&self, mut options: CallOptions) -> CallOptions {
+        if options.deadline.is_none() {
+            options.timeout.get_or_insert(self.call_limit);
+            options.deadline = Some(later(Instant::now(), self.hard_limit));
+        }
+        options
+    }
+
+    fn patience(&self, started: Instant, options: &CallOptions) -> Patience {
+        let hard_end = options.deadline.unwrap_or_else(|| later(started, self.hard_limit));
+        let soft = options.timeout.unwrap_or_else(|| match options.deadline {
+            Some(deadline) => deadline.saturating_duration_since(started),
+            None => self.call_limit,
+        });
+        Patience::new(started, soft, hard_end)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+impl Session {
+    pub(crate) fn new(handle: Arc<Handle>, agreed: Arc<Agreed>) -> Self {
+        Self { handle, agreed }
+    }
+
+    /// The server at the other end, as it introduced itself.
+    #[must_use]
+    pub fn peer(&self) -> &PeerInfo {
+        self.agreed.peer()
+    }
+
+    /// Makes a call and decodes its result.
+    ///
+    /// One request is written; answers may arrive in any order. The time of the call begins now:
+    /// `timeout` is how long it may go without progress, `deadline` ends it in any case; see
+    /// [`CallOptions`]. Calls made here pass by every [`Gate`](crate::Gate).
+    ///
+    /// # Errors
+    ///
+    /// - [`CallError::Unsupported`]: the server has not declared that capability, or its version does
+    ///   not have that method; nothing was sent.
+    /// - [`CallError::Timeout`]: no answer in time; the request has been cancelled.
+    /// - [`CallError::SessionGone`]: the session ended before or during the call.
+    /// - [`CallError::Peer`]: the server answered with an error; the session stays usable.
+    /// - others: see [`CallError`]. [`CallError::outcome`] tells what is known of the server's side.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Call`].
+    ///
+    /// # Source
+    ///
+    /// JSON-RPC 2.0, sections 4 and 5; MCP 2026-07-28, basic/patterns/cancellation.
+    pub fn call<R: Request>(&self, request: R, options: CallOptions) -> Call<R> {
+        Call::new(self.start(R::METHOD, &request, options, Pass::Session))
+    }
+
+    /// Makes a call whose parameters and result stay undecoded; `params` must be an object.
+    ///
+    /// Otherwise the same as [`call`](Self::call).
+    pub fn call_raw(&self, method: Method, params: &Payload, options: CallOptions) -> RawCall {
+        self.start_raw(method, params, options, Pass::Session)
+    }
+
+    /// Fetches all pages of a list.
+    ///
+    /// A cursor is opaque: neither an empty nor a repeated one ends the list. It ends with a page
+    /// without a cursor, or with a page after a repeated cursor that brings nothing new. At a limit,
+    /// or when the time is up after at least one page, the entries so far are returned and
+    /// [`Listed::truncated`] says why. `options.deadline` holds for the list as a whole,
+    /// `options.timeout` for each page.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call); any error but a time-out loses the pages fetched before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the page that is being fetched.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/utilities/pagination.
+    pub async fn list<R: Paginated>(
+        &self,
+        options: CallOptions,
+        limits: ListLimits,
+    ) -> Result<Listed<R::Item>, CallError> {
+        crate::list::fetch::<R>(self, None, options, limits).await
+    }
+
+    /// Asks whether the server still answers: `ping`, or `server/discover` in the modern era.
+    ///
+    /// An error from the server is an answer too, so a server without `ping` counts as alive.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call), but never [`CallError::Peer`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the probe.
+    pub async fn probe(&self, by: Instant) -> Result<(), CallError> {
+        let options = CallOptions::default().with_deadline(by);
+        let answer = match self.peer().era {
+            Era::Legacy => self.call(Ping::default(), options).await.map(drop),
+            Era::Modern => self.call(Discover::default(), options).await.map(drop),
+        };
+        match answer {
+            Ok(()) | Err(CallError::Peer(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next thing the server told unasked, in order; `None` once the session has ended and
+    /// everything was taken.
+    ///
+    /// Events wait in one bounded queue; each is taken by one caller.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no event.
+    pub async fn next_event(&self) -> Option<SessionEvent> {
+        self.handle.shared.inbox.next().await
+    }
+
+    /// Waits for the end of the session and tells how it ended.
+    ///
+    /// May be awaited by many, also after the end. When it completes, every call has ended.
+    pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
+        let mut watch = self.handle.shared.watch_closed();
+        async move {
+            let closed = watch.wait_for(Option::is_some).await.ok().and_then(|closed| closed.clone());
+            // The sender is gone only after the driver, whose end is always told first.
+            closed.unwrap_or_else(|| Closed::new(CloseReason::Local, ""))
+        }
+    }
+
+    /// Whether calls are taken. A `true` may be stale at once: a call tells for certain.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.handle.shared.table().closed().is_none()
+    }
+
+    /// Closes the session: refuses new calls, cancels and ends the waiting ones with
+    /// [`CallError::SessionGone`], then closes the transport.
+    ///
+    /// Returns no later than `by`. The driver must go on running meanwhile. May be called again and by
+    /// many; the transport gives all the same report.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not reopen anything; the transport goes on closing.
+    pub async fn close(&self, by: Instant) -> CloseReport {
+        self.handle.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Told);
+        self.handle.shared.transport.close(by).await
+    }
+
+    /// Calls that wait for an answer.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.handle.shared.table().len()
+    }
+
+    /// What was not as it should be since the session was opened.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.handle.shared.counts.read()
+    }
+
+    /// Refuses calls that come through a gate from now on.
+    pub(crate) fn retract(&self) {
+        self.handle.shared.table().retract();
+    }
+
+    /// Makes a call that holds a permit.
+    pub(crate) fn call_through<R: Request>(
+        &self,
+        request: &R,
+        options: CallOptions,
+        permit: Permit,
+    ) -> Call<R> {
+        Call::new(self.start(R::METHOD, request, options, Pass::Gate(permit)))
+    }
+
+    pub(crate) fn start_raw(
+        &self,
+        method: Method,
+        params: &Payload,
+        options: CallOptions,
+        pass: Pass,
+    ) -> RawCall {
+        // A payload is one JSON value already; as a raw value it is copied into the frame as it is.
+        match serde_json::from_str::<&RawValue>(params.as_str()) {
+            Ok(params) => self.start(method, params, options, pass),
+            Err(_) => self.start(method, &(), options, pass),
+        }
+    }
+
+    pub(crate) fn start<P: Serialize + ?Sized>(
+        &self,
+        method: Method,
+        params: &P,
+        options: CallOptions,
+        pass: Pass,
+    ) -> RawCall {
+        let id = self.handle.shared.ids.next();
+        let start = self.write(id, &method, params, options, pass);
+        RawCall::new(Arc::clone(&self.handle), id, method, start)
+    }
+
+    fn write<P: Serialize + ?Sized>(
+        &self,
+        id: i64,
+        method: &Method,
+        params: &P,
+        options: CallOptions,
+        pass: Pass,
+    ) -> Result<Start, CallError> {
+        self.agreed.check(method)?;
+        let started = Instant::now();
+        let patience = self.handle.patience(started, &options);
+        let request_id = RequestId::from(id);
+        let frame = self
+            .agreed
+            .meta(&request_id, options.progress.is_some(), &options.meta)
+            .and_then(|meta| encode_request(&request_id, method, params, &meta))
+            .map_err(CallError::Encode)?;
+        let progress = options.progress.map(ProgressLane::new);
+        Ok(Start { frame, started, patience, pass, cancel: Cancel::Told, progress })
+    }
+}

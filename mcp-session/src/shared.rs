@@ -1,0 +1,173 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use futures_util::task::AtomicWaker;
+use mcp_proto::{Payload, RequestId};
+use mcp_transport::{Closed, Dispatch, Outbound, Transport};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::counters::Counts;
+use crate::era::Agreed;
+use crate::error::CallError;
+use crate::gate::Permit;
+use crate::inbox::Inbox;
+use crate::options::{IdSource, SessionOptions};
+use crate::pending::{PendingTable, Timer};
+use crate::slot::{Ended, Slot};
+
+/// What the handles, the calls and the driver of one connection have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) agreed: OnceLock<Arc<Agreed>>,
+    pub(crate) counts: Counts,
+    pub(crate) inbox: Inbox,
+    pub(crate) ids: IdSource,
+    /// Ids below this one belong to earlier sessions of the same source.
+    pub(crate) first_id: i64,
+    /// Wakes the driver: an earlier deadline, or the end.
+    pub(crate) driver: AtomicWaker,
+    stopping: AtomicBool,
+    table: Mutex<PendingTable<Entry>>,
+    closed: watch::Sender<Option<Closed>>,
+}
+
+/// One waiting call: everything it owns until it ends.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) keeps_permit: bool,
+    pub(crate) wants_progress: bool,
+    pub(crate) cancel: Cancel,
+    pub(crate) started: Instant,
+}
+
+/// Whether the server is told when a request is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancel {
+    /// Never: the requests of the handshake may not be cancelled.
+    Silently,
+    /// In the way of era and transport.
+    Told,
+}
+
+/// Whether the server can still be told anything when a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Farewell {
+    /// The connection has ended already.
+    Silent,
+    /// The connection still stands: waiting calls are cancelled.
+    Told,
+}
+
+impl Shared {
+    pub(crate) fn new(transport: Arc<dyn Transport>, options: &SessionOptions) -> Self {
+        Self {
+            transport,
+            agreed: OnceLock::new(),
+            counts: Counts::default(),
+            inbox: Inbox::new(options.max_events),
+            ids: options.ids.clone(),
+            first_id: options.ids.upcoming(),
+            driver: AtomicWaker::new(),
+            stopping: AtomicBool::new(false),
+            table: Mutex::new(PendingTable::new(options.max_pending)),
+            closed: watch::Sender::new(None),
+        }
+    }
+
+    /// Notes what the handshake has agreed on, once.
+    pub(crate) fn settle(&self, agreed: Arc<Agreed>) -> Arc<Agreed> {
+        Arc::clone(self.agreed.get_or_init(|| agreed))
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, PendingTable<Entry>> {
+        // The table leaves nothing half-done inside its methods, so a panic elsewhere does not matter.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a call that was taken out of the table with an answer.
+    pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
+        let Entry { slot, permit, keeps_permit, .. } = entry;
+        // Without a further page to fetch, the permit is free before the caller can see the answer.
+        let permit = permit.filter(|_| keeps_permit && result.is_ok());
+        slot.end(Ended { result, permit });
+    }
+
+    /// Gives a call up that was taken out of the table: the send is stopped, the permit is free and
+    /// the cancel is handed to the transport before this returns.
+    pub(crate) fn give_up(&self, id: i64, entry: &mut Entry, reason: &str, farewell: Farewell) -> Dispatch {
+        drop(entry.permit.take());
+        entry.slot.stop_sending();
+        let id = RequestId::from(id);
+        let is_told = entry.cancel == Cancel::Told && farewell == Farewell::Told;
+        let notice = match self.agreed.get() {
+            Some(agreed) if is_told => agreed.cancel_notice(self.transport.streams(), &id, reason),
+            _ => None,
+        };
+        let dispatch = self.transport.abandon(&id, notice);
+        if is_told && dispatch == Dispatch::MayHaveLeft {
+            self.counts.cancels_sent.add();
+        }
+        dispatch
+    }
+
+    /// Ends every call whose deadline has come.
+    pub(crate) fn expire(&self, now: Instant) {
+        let expired = self.table().expire(now);
+        for (id, mut entry) in expired {
+            let waited = now.duration_since(entry.started);
+            let dispatch = self.give_up(id, &mut entry, "no answer in time", Farewell::Told);
+            tracing::debug!(request_id = id, ?dispatch, elapsed_ms = waited.as_millis(), "call timed out");
+            self.answer(entry, Err(CallError::Timeout { dispatch, waited }));
+        }
+    }
+
+    /// Ends the session: nothing comes in any more, and each waiting call ends exactly once. The first
+    /// reason stays; it is returned.
+    pub(crate) fn shut(&self, closed: Closed, farewell: Farewell) -> Closed {
+        let taken = self.table().close(closed.clone());
+        let Some(entries) = taken else {
+            return self.table().closed().cloned().unwrap_or(closed);
+        };
+        let cancelled = entries.len();
+        for (id, mut entry) in entries {
+            let dispatch = self.give_up(id, &mut entry, "the session is closing", farewell);
+            self.answer(entry, Err(CallError::SessionGone { dispatch, closed: closed.clone() }));
+        }
+        tracing::debug!(reason = %closed.reason(), cancelled, "session ended");
+        self.inbox.close();
+        // Last: whoever waits for the end finds every call ended.
+        self.closed.send_replace(Some(closed.clone()));
+        closed
+    }
+
+    /// Asks the driver to end, also when nobody is left who could close the session.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.driver.wake();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wake_driver(&self, timer: Timer) {
+        if timer == Timer::Late {
+            self.driver.wake();
+        }
+    }
+
+    pub(crate) fn watch_closed(&self) -> watch::Receiver<Option<Closed>> {
+        self.closed.subscribe()
+    }
+
+    /// Hands a message over that nobody waits for. If the server does not read, it is lost.
+    pub(crate) fn post(&self, message: Outbound) {
+        if self.transport.post(message).is_err() && self.counts.unsent_replies.add() {
+            tracing::warn!("the server takes no more messages: an answer to it was dropped");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use mcp_proto::{Payload, Progress};
+use mcp_transport::{SendError, Sent};
+
+use crate::error::CallError;
+use crate::gate::Permit;
+
+/// The transport at work on one request.
+pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Sent, SendError>> + Send>>;
+
+/// Where one call meets whoever ends it.
+///
+/// The unfinished send lives here, not in the call: whoever ends the call can take it away first,
+/// so a request that was given up can never slip out afterwards, also when nobody polls the call.
+/// The caller polls the send under the slot's lock, which is what makes the two exclude each other.
+///
+/// No other lock is taken while a slot is locked.
+#[derive(Default)]
+pub(crate) struct Slot(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    sending: Option<Sending>,
+    ended: Option<Ended>,
+    /// The newest progress that the caller has not seen.
+    progress: Option<Progress>,
+    /// The value of the newest progress, seen or not.
+    reached: Option<f64>,
+    waker: Option<Waker>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) result: Result<Payload, CallError>,
+    /// The permit of an answered call whose caller wants to go on with it (the next page of a list).
+    pub(crate) permit: Option<Permit>,
+}
+
+/// What a call finds in its slot.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Ended(Ended),
+    Progress(Progress),
+    Sent(Result<Sent, SendError>),
+}
+
+/// Whether a caller may be shown progress right now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    Nothing,
+    Progress,
+}
+
+impl Slot {
+    pub(crate) fn new(sending: Sending) -> Self {
+        Self(Mutex::new(State { sending: Some(sending), ..State::default() }))
+    }
+
+    /// Takes the unfinished send away. From here on the request cannot be handed over any more.
+    pub(crate) fn stop_sending(&self) {
+        let sending = self.lock().sending.take();
+        drop(sending);
+    }
+
+    /// Ends the call. Only the one who took the entry out of the table may do this.
+    pub(crate) fn end(&self, ended: Ended) {
+        let mut state = self.lock();
+        state.sending = None;
+        state.ended = Some(ended);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Notes progress, unless it does not grow. The newest replaces one that was not seen yet.
+    pub(crate) fn report(&self, progress: Progress) -> bool {
+        let mut state = self.lock();
+        if state.reached.is_some_and(|reached| progress.progress <= reached) {
+            return false;
+        }
+        state.reached = Some(progress.progress);
+        let is_first_unseen = state.progress.replace(progress).is_none();
+        let waker = if is_first_unseen { state.waker.take() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    /// Whether progress waits to be seen.
+    pub(crate) fn has_progress(&self) -> bool {
+        self.lock().progress.is_some()
+    }
+
+    /// Looks for the end of the call first, so that a call that was given up never sends.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>, show: Show) -> Poll<Found> {
+        let mut state = self.lock();
+        if show == Show::Progress
+            && let Some(progress) = state.progress.take()
+        {
+            return Poll::Ready(Found::Progress(progress));
+        }
+        if let Some(ended) = state.ended.take() {
+            return Poll::Ready(Found::Ended(ended));
+        }
+        match &state.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            _ => state.waker = Some(cx.waker().clone()),
+        }
+        // Out of the slot while it is polled: a send that panics is gone, not half alive.
+        if let Some(mut sending) = state.sending.take() {
+            match sending.as_mut().poll(cx) {
+                Poll::Ready(sent) => return Poll::Ready(Found::Sent(sent)),
+                Poll::Pending => state.sending = Some(sending),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half-done inside these locks, so a panic elsewhere does not matter here.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}

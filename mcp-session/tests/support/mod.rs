@@ -1,0 +1,138 @@
+//! What the tests of this crate share.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    missing_docs,
+    reason = "test code; each test file uses a part of it"
+)]
+
+use std::time::Duration;
+
+use mcp_session::{Driver, EraPolicy, Gate, Opening, Session, SessionOptions, open};
+use mcp_transport::Closed;
+use mcp_transport::testing::{MemoryOptions, ScriptedPeer, memory_with};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// An open session, the far end of its connection, and the task that drives it.
+pub struct Fixture {
+    pub session: Session,
+    pub peer: ScriptedPeer,
+    pub driver: JoinHandle<Closed>,
+}
+
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+pub fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A connection on which nothing was said yet.
+pub fn unopened(options: SessionOptions, memory: MemoryOptions) -> (Opening, Driver, ScriptedPeer) {
+    let (connection, peer) = memory_with(memory);
+    let (opening, driver) = open(connection, options);
+    (opening, driver, peer)
+}
+
+/// A legacy session whose server has declared everything.
+pub async fn legacy() -> Fixture {
+    legacy_with(SessionOptions::default(), MemoryOptions::default()).await
+}
+
+pub async fn legacy_with(options: SessionOptions, memory: MemoryOptions) -> Fixture {
+    legacy_in("2025-11-25", options, memory).await
+}
+
+pub async fn legacy_in(version: &str, options: SessionOptions, memory: MemoryOptions) -> Fixture {
+    let (opening, driver, peer) = unopened(options.with_era(EraPolicy::Legacy), memory);
+    let driver = tokio::spawn(driver.run());
+    let (session, ()) = tokio::join!(opening.handshake(soon()), accept_initialize(&peer, version));
+    Fixture { session: session.unwrap(), peer, driver }
+}
+
+/// A modern session whose server has declared everything.
+pub async fn modern() -> Fixture {
+    let (opening, driver, peer) = unopened(SessionOptions::default(), MemoryOptions::default());
+    let driver = tokio::spawn(driver.run());
+    let (session, ()) = tokio::join!(opening.handshake(soon()), accept_discover(&peer));
+    Fixture { session: session.unwrap(), peer, driver }
+}
+
+/// Plays the server's part of a legacy handshake.
+pub async fn accept_initialize(peer: &ScriptedPeer, version: &str) {
+    let initialize = peer.expect("initialize").await;
+    peer.respond(initialize.id(), initialize_result(version)).await;
+    peer.expect("notifications/initialized").await;
+}
+
+pub async fn accept_discover(peer: &ScriptedPeer) {
+    let discover = peer.expect("server/discover").await;
+    peer.respond(discover.id(), discover_result()).await;
+}
+
+pub fn everything() -> Value {
+    json!({"tools": {}, "resources": {}, "prompts": {}, "logging": {}, "completions": {}})
+}
+
+pub fn initialize_result(version: &str) -> Value {
+    json!({
+        "protocolVersion": version,
+        "capabilities": everything(),
+        "serverInfo": {"name": "scripted", "version": "1"},
+    })
+}
+
+pub fn discover_result() -> Value {
+    json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": everything(),
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}},
+    })
+}
+
+/// The result of a tool call that says `text`.
+pub fn said(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+/// Lets every other task go on until all of them wait for something.
+///
+/// On the paused clock the shortest sleep ends only when no task can run any more.
+pub async fn settle() {
+    tokio::time::sleep(Duration::from_nanos(1)).await;
+}
+
+/// Nothing is left of any call.
+#[track_caller]
+pub fn assert_quiescent(session: &Session) {
+    assert_eq!(session.in_flight(), 0, "calls are still pending");
+}
+
+/// Nothing is left of any call, and every permit is free.
+#[track_caller]
+pub fn assert_gate_quiescent(gate: &Gate) {
+    assert!(gate.idle(), "in flight {}, queued {}", gate.in_flight(), gate.queued());
+}
+
+/// The methods of everything that has reached the server, in order.
+pub fn methods(peer: &ScriptedPeer) -> Vec<String> {
+    peer.transcript().iter().map(|frame| frame.method().unwrap_or("response").to_owned()).collect()
+}
+
+/// The ids that `notifications/cancelled` has named, in order.
+pub fn cancelled_ids(peer: &ScriptedPeer) -> Vec<i64> {
+    peer.transcript()
+        .iter()
+        .filter(|frame| frame.method() == Some("notifications/cancelled"))
+        .map(|frame| frame.params()["requestId"].as_i64().unwrap())
+        .collect()
+}
