@@ -5,6 +5,7 @@
 //! - [`MemoryConnector`]: opens such connections again and again.
 //! - [`ServerScript`]: a small server for both eras as a state machine, played by [`serve`].
 //! - [`FaultTransport`]: makes any connection misbehave on demand.
+//! - [`fixture`]: a server process that does what a test tells it, down to the byte.
 //!
 //! What is here may panic: a broken expectation ends the test.
 #![allow(
@@ -18,6 +19,7 @@
 mod behaviour;
 mod connector;
 mod fault;
+pub mod fixture;
 mod memory;
 mod peer;
 mod server;

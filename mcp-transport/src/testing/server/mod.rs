@@ -99,6 +99,13 @@ impl ServerScript {
         Self::new(ServerEra::Modern)
     }
 
+    /// The vocabulary it speaks.
+    #[must_use]
+    pub fn with_era(mut self, era: ServerEra) -> Self {
+        self.era = era;
+        self
+    }
+
     /// The name it gives itself.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
