@@ -1,5 +1,3 @@
-use std::io::Write as _;
-
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -50,7 +48,7 @@ impl MetaMembers {
     }
 }
 
-/// Writes a request as one frame without a trailing newline.
+/// Writes a request as one frame without any line break.
 ///
 /// `params` must serialise to an object (or to `null`, which is written as an empty object), must
 /// not have a `_meta` member of its own, and gets `meta` as its `_meta`.
@@ -72,10 +70,10 @@ pub fn encode_request<P: Serialize + ?Sized>(
     out.extend_from_slice(b",\"params\":");
     write_params(&mut out, params, meta)?;
     out.push(b'}');
-    Ok(out.into())
+    Ok(finish(out))
 }
 
-/// Writes a notification as one frame without a trailing newline.
+/// Writes a notification as one frame without any line break.
 ///
 /// # Errors
 ///
@@ -91,7 +89,7 @@ pub fn encode_notification<P: Serialize + ?Sized>(
     out.extend_from_slice(b",\"params\":");
     write_params(&mut out, params, meta)?;
     out.push(b'}');
-    Ok(out.into())
+    Ok(finish(out))
 }
 
 /// Writes a successful answer to a request of the server.
@@ -103,7 +101,7 @@ pub fn encode_result(id: &RequestId, result: &Payload) -> Bytes {
     out.extend_from_slice(b",\"result\":");
     out.extend_from_slice(result.as_bytes());
     out.push(b'}');
-    out.into()
+    finish(out)
 }
 
 /// Writes a failed answer to a request of the server.
@@ -118,7 +116,7 @@ pub fn encode_error(id: &RequestId, error: &ErrorObject) -> Result<Bytes, Decode
     out.extend_from_slice(b",\"error\":");
     write_json(&mut out, error)?;
     out.push(b'}');
-    Ok(out.into())
+    Ok(finish(out))
 }
 
 fn write_id(out: &mut Vec<u8>, id: &RequestId) {
@@ -144,17 +142,29 @@ fn write_params<P: Serialize + ?Sized>(
         out.extend_from_slice(b"{}");
     }
     if out.get(start) != Some(&b'{') {
-        return Err(DecodeError::new(&serde::ser::Error::custom("params must be an object")));
+        return Err(DecodeError::about("params must be an object"));
     }
     if !meta.is_empty() {
         out.pop();
-        let separator: &[u8] = if out.len() == start + 1 { b"" } else { b"," };
-        let written = out.write_all(separator).and_then(|()| out.write_all(b"\"_meta\":{"));
-        debug_assert!(written.is_ok(), "a Vec takes whatever is written to it");
+        if out.len() > start + 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"_meta\":{");
         out.extend_from_slice(&meta.0);
         out.extend_from_slice(b"}}");
     }
     Ok(())
+}
+
+/// Ends a frame. Raw JSON may hold line breaks between its tokens; in texts they are always escaped,
+/// so that a break found anywhere is white space and becomes a blank.
+fn finish(mut out: Vec<u8>) -> Bytes {
+    for byte in &mut out {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    out.into()
 }
 
 #[cfg(test)]
@@ -162,6 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{CallTool, RawJson};
 
     fn text(frame: Bytes) -> String {
         String::from_utf8(frame.to_vec()).unwrap()
@@ -188,5 +199,46 @@ mod tests {
     fn params_that_are_no_object_are_refused() {
         let refused = encode_request(&1.into(), &Method::PING, &[1, 2], &MetaMembers::new());
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_frame_has_no_line_break_even_when_its_raw_parts_have() {
+        let call =
+            CallTool::new("a\nb").with_arguments(RawJson::from_text("{\n\t\"a\":\r\n\"\\n\" }").unwrap());
+        let frame = encode_request(&1.into(), &Method::TOOLS_CALL, &call, &MetaMembers::new()).unwrap();
+        assert_eq!(
+            text(frame),
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"a\\nb\",\
+             \"arguments\":{ \t\"a\":  \"\\n\" }}}"
+        );
+        let result = Payload::encode(&RawJson::from_text("[1,\n2]").unwrap()).unwrap();
+        assert_eq!(text(encode_result(&1.into(), &result)), r#"{"jsonrpc":"2.0","id":1,"result":[1, 2]}"#);
+    }
+
+    #[test]
+    fn answers_to_the_server() {
+        let error = ErrorObject::new(crate::code::METHOD_NOT_FOUND, "no \"x\"");
+        assert_eq!(
+            text(encode_error(&"a".into(), &error).unwrap()),
+            r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32601,"message":"no \"x\""}}"#
+        );
+        assert_eq!(
+            text(encode_result(&7.into(), &Payload::EMPTY)),
+            r#"{"jsonrpc":"2.0","id":7,"result":{}}"#
+        );
+    }
+
+    #[test]
+    fn a_member_that_has_no_json_form_leaves_no_trace() {
+        let mut meta = MetaMembers::new();
+        assert!(meta.push("bad", &std::collections::BTreeMap::from([(vec![1], 2)])).is_err());
+        assert!(meta.is_empty());
+        meta.push("a", &1).unwrap();
+        assert!(meta.push("bad", &std::collections::BTreeMap::from([(vec![1], 2)])).is_err());
+        let frame = encode_notification(&Method::INITIALIZED, &(), &meta).unwrap();
+        assert_eq!(
+            text(frame),
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{"_meta":{"a":1}}}"#
+        );
     }
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::error::ErrorObject;
@@ -71,7 +71,7 @@ pub struct EnvelopeError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvelopeFault {
-    /// A response with both `result` and `error`, or a message with neither these nor a method.
+    /// Not exactly one of method, result and error, or no id where one is needed.
     #[error("the message is neither a request, a notification nor a response")]
     Ambiguous,
     /// A batch with no entry, or with more than 100.
@@ -111,13 +111,13 @@ pub fn parse_frame(frame: &Bytes) -> Result<Frame, EnvelopeError> {
         return Err(fail(EnvelopeFault::TooDeep));
     }
     if frame.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        let entries: Vec<&RawValue> =
+        let batch: Batch<'_> =
             serde_json::from_slice(frame).map_err(|error| fail(EnvelopeFault::malformed(&error)))?;
-        if entries.is_empty() || entries.len() > MAX_BATCH {
-            return Err(EnvelopeError { id: None, fault: EnvelopeFault::BatchSize(entries.len()) });
+        if batch.length == 0 || batch.length > MAX_BATCH {
+            return Err(EnvelopeError { id: None, fault: EnvelopeFault::BatchSize(batch.length) });
         }
         let read = |entry: &&RawValue| parse_message(&frame.slice_ref(entry.get().as_bytes()));
-        return Ok(Frame::Batch(entries.iter().map(read).collect()));
+        return Ok(Frame::Batch(batch.entries.iter().map(read).collect()));
     }
     parse_message(frame).map(Frame::Single)
 }
@@ -135,17 +135,23 @@ fn parse_message(frame: &Bytes) -> Result<Message, EnvelopeError> {
         Some(raw) if raw.get() == "null" => Payload::EMPTY,
         Some(raw) => payload(raw),
     };
-    match members {
-        Members { method: Some(method), id: Id::Read(id), params: raw, .. } => {
-            Ok(Message::Request { id, method, params: params(raw) })
+    // `null` beside the other member of a response is common among sloppy servers and says nothing.
+    let (result, error) = match (members.result, members.error) {
+        (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
+        (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),
+        (result, error) => (result, error.filter(|error| error.get() != "null")),
+    };
+    match (members.method, members.id, result, error) {
+        (Some(method), Id::Read(id), None, None) => {
+            Ok(Message::Request { id, method, params: params(members.params) })
         }
-        Members { method: Some(method), id: Id::Absent, params: raw, .. } => {
-            Ok(Message::Notification { method, params: params(raw) })
+        (Some(method), Id::Absent, None, None) => {
+            Ok(Message::Notification { method, params: params(members.params) })
         }
-        Members { method: None, id: Id::Read(id), result: Some(result), error: None, .. } => {
+        (None, Id::Read(id), Some(result), None) => {
             Ok(Message::Response { id: Some(id), outcome: Ok(payload(result)) })
         }
-        Members { method: None, id, result: None, error: Some(error), .. } => {
+        (None, id, None, Some(error)) => {
             Ok(Message::Response { id: id.read(), outcome: Err(read_error(error)) })
         }
         _ => Err(fail(EnvelopeFault::Ambiguous)),
@@ -154,7 +160,7 @@ fn parse_message(frame: &Bytes) -> Result<Message, EnvelopeError> {
 
 /// Reads an error object, however odd: a call must end with an error even if that error is malformed.
 fn read_error(raw: &RawValue) -> ErrorObject {
-    serde_json::from_str(raw.get()).unwrap_or_else(|_| {
+    crate::payload::decode(raw.get()).unwrap_or_else(|_| {
         ErrorObject::new(crate::code::INTERNAL_ERROR, "the server sent a malformed error")
     })
 }
@@ -253,15 +259,44 @@ impl<'de> Visitor<'de> for MembersVisitor {
                 Key::Method => members.method = Some(map.next_value::<MethodName>()?.0),
                 Key::Params => members.params = Some(map.next_value()?),
                 Key::Result => members.result = Some(map.next_value()?),
-                // `"error": null` beside a result is common among sloppy servers and says nothing.
-                Key::Error => {
-                    let raw: &RawValue = map.next_value()?;
-                    members.error = (raw.get() != "null").then_some(raw);
-                }
-                Key::Other => drop(map.next_value::<IgnoredAny>()?),
+                Key::Error => members.error = Some(map.next_value()?),
+                // Not skipped but read raw, which checks that it is UTF-8 like the rest of the frame.
+                Key::Other => drop(map.next_value::<&RawValue>()?),
             }
         }
         Ok(members)
+    }
+}
+
+/// The entries of a batch, kept up to the limit and counted beyond it.
+#[derive(Default)]
+struct Batch<'a> {
+    entries: Vec<&'a RawValue>,
+    length: usize,
+}
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BatchVisitor;
+        impl<'de> Visitor<'de> for BatchVisitor {
+            type Value = Batch<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a batch of JSON-RPC messages")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Batch<'de>, A::Error> {
+                let mut batch = Batch::default();
+                while let Some(entry) = seq.next_element()? {
+                    batch.length += 1;
+                    if batch.length <= MAX_BATCH {
+                        batch.entries.push(entry);
+                    }
+                }
+                Ok(batch)
+            }
+        }
+        deserializer.deserialize_seq(BatchVisitor)
     }
 }
 
@@ -371,9 +406,11 @@ mod tests {
     }
 
     #[test]
-    fn f102_a_wrong_version_is_refused() {
-        let error = parse(r#"{"jsonrpc":"1.0","id":5,"result":1}"#).unwrap_err();
-        assert_eq!((error.id, error.fault), (Some(5.into()), EnvelopeFault::Version));
+    fn f102_a_missing_or_wrong_version_is_refused_and_names_its_call() {
+        for version in ["", r#""jsonrpc":"1.0","#, r#""jsonrpc":2.0,"#, r#""jsonrpc":null,"#] {
+            let error = parse(&format!(r#"{{{version}"id":5,"result":1}}"#)).unwrap_err();
+            assert_eq!((error.id, error.fault), (Some(5.into()), EnvelopeFault::Version), "{version}");
+        }
     }
 
     #[test]
@@ -390,13 +427,106 @@ mod tests {
     }
 
     #[test]
-    fn neither_or_both_of_result_and_error_is_refused() {
-        for text in [
-            r#"{"jsonrpc":"2.0","id":5}"#,
-            r#"{"jsonrpc":"2.0","id":5,"result":1,"error":{"code":1,"message":""}}"#,
+    fn what_is_no_message_of_one_kind_is_refused() {
+        for (text, id) in [
+            (r#"{"jsonrpc":"2.0","id":5}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"error":null}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"result":1,"error":{"code":1,"message":""}}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"method":"ping","result":1}"#, None),
+            (r#"{"jsonrpc":"2.0","id":null,"result":1}"#, None),
+            (r#"{"jsonrpc":"2.0","result":1}"#, None),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, None),
         ] {
             let error = parse(text).unwrap_err();
-            assert_eq!((error.id, error.fault), (Some(5.into()), EnvelopeFault::Ambiguous));
+            assert_eq!((error.id, error.fault), (id, EnvelopeFault::Ambiguous), "{text}");
+        }
+    }
+
+    #[test]
+    fn null_is_a_result_and_says_nothing_beside_the_other_member() {
+        let outcome = |text: &str| match parse(text) {
+            Ok(Message::Response { id: Some(id), outcome }) if id == 5.into() => outcome,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(outcome(r#"{"jsonrpc":"2.0","id":5,"result":null}"#).unwrap().as_str(), "null");
+        assert_eq!(
+            outcome(r#"{"jsonrpc":"2.0","id":5,"result":null,"error":null}"#).unwrap().as_str(),
+            "null"
+        );
+        assert_eq!(outcome(r#"{"jsonrpc":"2.0","id":5,"error":null,"result":7}"#).unwrap().as_str(), "7");
+        let error = outcome(r#"{"jsonrpc":"2.0","id":5,"result":null,"error":{"code":7,"message":"x"}}"#);
+        assert_eq!(error.unwrap_err(), ErrorObject::new(7, "x"));
+    }
+
+    #[test]
+    fn names_with_escapes_are_the_names_they_mean() {
+        let message = parse(r#"{"jsonrp\u0063":"2.0","\u0069d":5,"m\u0065thod":"p\u0069ng"}"#);
+        assert_eq!(
+            message,
+            Ok(Message::Request { id: 5.into(), method: Method::PING, params: Payload::EMPTY })
+        );
+    }
+
+    #[test]
+    fn f022_what_is_not_utf_8_or_not_json_is_refused_and_names_its_call() {
+        let broken: [&[u8]; 8] = [
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":\"\xff\"}",
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":1,\"other\":\"\xc3\x28\"}",
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"a\":[\"\xed\xa0\x80\"]}}",
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":\"a\0b\"}",
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":\"a\x1bb\"}",
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":1}\0",
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":1,}",
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":1",
+        ];
+        for frame in broken {
+            let error = parse_frame(&Bytes::from_static(frame)).unwrap_err();
+            assert!(matches!(error.fault, EnvelopeFault::Malformed { .. }), "{}", frame.escape_ascii());
+            assert_eq!(error.id, Some(5.into()), "{}", frame.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn f098_a_reply_with_an_id_of_another_kind_is_nobodys() {
+        for id in ["true", "[]", "{}", "18446744073709551616", "1.5", "9007199254740993.0"] {
+            let error = parse(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#)).unwrap_err();
+            assert_eq!(error.id, None, "{id}");
+        }
+    }
+
+    #[test]
+    fn f120_a_malformed_error_still_ends_its_call() {
+        let read = |error: &str| match parse(&format!(r#"{{"jsonrpc":"2.0","id":5,"error":{error}}}"#)) {
+            Ok(Message::Response { id: Some(_), outcome: Err(error) }) => error,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(read("{}"), ErrorObject::new(0, ""));
+        assert_eq!(read(r#"{"code":"x","message":7}"#), ErrorObject::new(0, ""));
+        assert_eq!(read(r#"{"code":-1,"message":null,"more":[]}"#), ErrorObject::new(-1, ""));
+        assert_eq!(read(r#"{"code":1,"code":2,"message":"x"}"#), ErrorObject::new(2, "x"));
+        for odd in ["7", "\"text\"", "true"] {
+            assert_eq!(read(odd).code, crate::code::INTERNAL_ERROR, "{odd}");
+        }
+        let large = "\\u001b".repeat(10 << 20);
+        let shown = read(&format!(r#"{{"code":1,"message":"{large}","data":"{large}"}}"#)).to_string();
+        assert!(shown.len() < 8 * 6 * 1024 + 100 && !shown.contains('\u{1b}'), "{} bytes", shown.len());
+    }
+
+    #[test]
+    fn f100_a_batch_is_read_entry_by_entry_up_to_its_limit() {
+        let parse = |text: String| parse_frame(&text.into());
+        let entry = r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#;
+        let Ok(Frame::Batch(entries)) = parse(format!(r#" [{entry},{{"id":5,"result":1}},7]"#)) else {
+            panic!("not a batch");
+        };
+        assert_eq!(entries.len(), 3);
+        assert!(entries[0].is_ok());
+        assert_eq!(entries[1].as_ref().unwrap_err().id, Some(5.into()));
+        assert!(entries[2].is_err());
+        let sized = |count: usize| parse(format!("[{}]", vec![entry; count].join(",")));
+        assert!(matches!(sized(MAX_BATCH), Ok(Frame::Batch(entries)) if entries.len() == MAX_BATCH));
+        for count in [0, MAX_BATCH + 1] {
+            assert_eq!(sized(count).unwrap_err().fault, EnvelopeFault::BatchSize(count));
         }
     }
 }

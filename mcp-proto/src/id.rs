@@ -4,13 +4,15 @@ use std::sync::Arc;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The largest magnitude below which a float in JSON still names one integer exactly.
-const EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
+/// Floats are read with an error of a few units in the last place. Below 2⁴⁸ such a unit is at most
+/// 1/32, so that an error can turn an integer into a fraction, which is refused, but never into
+/// another integer.
+const EXACT_FLOAT: f64 = 281_474_976_710_656.0;
 
 /// Names one request inside one connection: an integer or a string, never `null`.
 ///
 /// `1` and `"1"` are different ids. A float without a fraction (`1.0`) is read as the integer it
-/// names, as long as it lies within ±2⁵³; anything a 64-bit signed integer cannot hold is refused
+/// names, as long as its magnitude is below 2⁴⁸; anything a 64-bit signed integer cannot hold is refused
 /// rather than rounded to a neighbour.
 ///
 /// # Source
@@ -42,12 +44,12 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// Writes numbers plainly and texts quoted and escaped, so that an id is safe in a log line.
+/// Writes numbers plainly and texts quoted, escaped and cut, so that an id is safe in a log line.
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number}"),
-            Self::String(text) => write!(f, "{text:?}"),
+            Self::String(text) => write!(f, "\"{}\"", crate::escape::escape(text, 64)),
         }
     }
 }
@@ -87,8 +89,8 @@ impl Visitor<'_> for IdVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<RequestId, E> {
-        if number.fract() == 0.0 && number.abs() <= EXACT_FLOAT {
-            #[expect(clippy::cast_possible_truncation, reason = "integral and within ±2⁵³: exact")]
+        if number.fract() == 0.0 && number.abs() < EXACT_FLOAT {
+            #[expect(clippy::cast_possible_truncation, reason = "integral and below 2⁴⁸: exact")]
             return Ok(RequestId::Number(number as i64));
         }
         Err(E::custom("id is a number but not an exact integer"))
@@ -119,6 +121,12 @@ mod tests {
             ("9223372036854775807", Some(i64::MAX.into())),
             ("9223372036854775808", None),
             ("18446744073709551616", None),
+            ("4711.000", Some(4711.into())),
+            ("281474976710655.0", Some(281_474_976_710_655.into())),
+            ("281474976710656.0", None),
+            ("9007199254740991.0", None),
+            ("9007199254740993.0", None),
+            ("9007199254740993", Some(9_007_199_254_740_993.into())),
             ("1.5", None),
             ("1e300", None),
             ("null", None),
@@ -137,7 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn display_escapes_control_bytes() {
+    fn display_is_escaped_and_short() {
         assert_eq!(RequestId::from("a\u{1b}[2J").to_string(), "\"a\\u{1b}[2J\"");
+        assert!(RequestId::from("x".repeat(1000).as_str()).to_string().len() < 100);
     }
 }

@@ -11,6 +11,7 @@ mod escape;
 mod id;
 mod implementation;
 mod initialize;
+mod last_wins;
 mod lenient;
 mod meta;
 mod method;

@@ -1,8 +1,11 @@
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::last_wins::keep_last;
 
 /// Deepest nesting of arrays and objects in a message that is read.
 pub(crate) const MAX_DEPTH: usize = 127;
@@ -11,17 +14,19 @@ pub(crate) const MAX_DEPTH: usize = 127;
 ///
 /// A payload is a slice of the frame it came with: making one copies nothing, and it is decoded
 /// once, by the type that asked for it. The text is known to be one well-formed JSON value nested
-/// at most 127 levels deep.
+/// at most 127 levels deep; numbers beyond every type, lone surrogates and repeated members are left
+/// for the decoder to judge. Two payloads are equal when their texts are.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload(Bytes);
 
-/// The payload is not of the shape that was asked for.
+/// A JSON value is not of the shape that was asked for, or a value has no JSON form.
 ///
-/// The server is at fault. The text names the place, never the received bytes.
+/// When decoding, the server is at fault. The text names what was expected and where, never what was
+/// received.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
-#[error("{message} (line {line}, column {column})")]
+#[error("{message}{}", Place(*line, *column))]
 pub struct DecodeError {
-    message: String,
+    message: Cow<'static, str>,
     line: usize,
     column: usize,
 }
@@ -44,13 +49,13 @@ impl Payload {
         Self(text)
     }
 
-    /// Reads the value as `T`.
+    /// Reads the value as `T`. Of a member that is repeated, the last one counts.
     ///
     /// # Errors
     ///
     /// The value is not of that shape.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
-        serde_json::from_slice(&self.0).map_err(|e| DecodeError::new(&e))
+        decode(self.as_str())
     }
 
     /// The JSON text.
@@ -73,12 +78,57 @@ impl Payload {
     }
 }
 
+/// Reads one JSON text; where a member is repeated, its last value counts.
+pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
+    serde_json::from_str(text).or_else(|error| {
+        // serde refuses repeated members, and tells so only in words. This is the rare path: it may
+        // look for them whatever the error is.
+        let retried = keep_last(text).and_then(|rewritten| serde_json::from_str(&rewritten).ok());
+        retried.ok_or_else(|| DecodeError::new(&error))
+    })
+}
+
 impl DecodeError {
     pub(crate) fn new(error: &serde_json::Error) -> Self {
-        // serde_json quotes received texts in some messages; what a server wrote stays out of errors
-        // until the escaping of this crate has seen it.
-        let message = crate::escape::escape(&error.to_string(), 200).into_owned();
-        Self { message, line: error.line(), column: error.column() }
+        Self { message: without_received(error), line: error.line(), column: error.column() }
+    }
+
+    /// An error of this crate's own, about a value that is being written.
+    pub(crate) const fn about(message: &'static str) -> Self {
+        Self { message: Cow::Borrowed(message), line: 0, column: 0 }
+    }
+}
+
+/// Keeps of an error's text what comes from our types: the rest quotes what the server wrote.
+fn without_received(error: &serde_json::Error) -> Cow<'static, str> {
+    use serde_json::error::Category;
+    match error.classify() {
+        Category::Data => {}
+        Category::Eof => return Cow::Borrowed("the JSON text is cut off"),
+        Category::Io => return Cow::Borrowed("the JSON text could not be written"),
+        Category::Syntax => return Cow::Borrowed("not valid JSON"),
+    }
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let text = text.strip_suffix(&place).unwrap_or(&text);
+    if text.starts_with("missing field `") || text.starts_with("duplicate field `") {
+        return Cow::Owned(text.to_owned());
+    }
+    // "invalid type: string "…", expected a sequence": the last comma of this kind is serde's own.
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => Cow::Owned(format!("expected {expected}")),
+        None => Cow::Borrowed("the value does not fit"),
+    }
+}
+
+struct Place(usize, usize);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(0, _) => Ok(()),
+            Self(line, column) => write!(f, " at line {line}, column {column}"),
+        }
     }
 }
 
@@ -86,5 +136,95 @@ impl DecodeError {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{CallToolResult, Progress, RawJson};
+
+    fn payload(text: &'static str) -> Payload {
+        Payload::from_checked(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn f104_in_a_payload_the_last_of_repeated_members_wins() {
+        let result: CallToolResult =
+            payload(r#"{"isError":true,"content":[],"isError":false,"structuredContent":{"a":1,"a":2}}"#)
+                .decode()
+                .unwrap();
+        assert!(!result.is_error);
+        let structured: BTreeMap<String, u8> = result.structured_content.unwrap().decode().unwrap();
+        assert_eq!(structured, BTreeMap::from([("a".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn f105_numbers_pass_unchanged_or_as_an_error() {
+        for number in [
+            "1e400",
+            "-1e400",
+            "18446744073709551616",
+            "-0",
+            "0.1000",
+            "1E2",
+            "123456789012345678901234567890",
+        ] {
+            let text: &'static str = format!(r#"{{"structuredContent":{{"n":{number}}}}}"#).leak();
+            let result: CallToolResult = payload(text).decode().unwrap();
+            assert_eq!(result.structured_content.unwrap().get(), format!(r#"{{"n":{number}}}"#));
+        }
+        assert!(payload(r#"{"progressToken":1,"progress":1e400}"#).decode::<Progress>().is_err());
+        assert!(
+            payload(r#"{"progressToken":18446744073709551616,"progress":1}"#).decode::<Progress>().is_err()
+        );
+        assert!(payload("18446744073709551616").decode::<u64>().is_err());
+        assert!(payload("256").decode::<u8>().is_err());
+    }
+
+    #[test]
+    fn f106_a_lone_surrogate_is_an_error_where_it_is_read() {
+        let text = r#"{"content":[],"structuredContent":"\ud800"}"#;
+        let result: CallToolResult = payload(text).decode().unwrap();
+        assert!(result.structured_content.unwrap().decode::<String>().is_err());
+        assert!(payload(r#"{"progressToken":"\udc00","progress":1}"#).decode::<Progress>().is_err());
+    }
+
+    #[test]
+    fn an_error_says_what_was_expected_and_never_what_came() {
+        let error =
+            |text: &'static str| payload(text).decode::<BTreeMap<String, u8>>().unwrap_err().to_string();
+        for (text, expected) in [
+            (r#"{"a":"hunter2"}"#, "expected u8 at line 1, column 14"),
+            (r#"{"a":"x, expected hunter2"}"#, "expected u8 at line 1, column 26"),
+            (r#"{"a":123456}"#, "expected u8 at line 1, column 11"),
+            (r#"["hunter2"]"#, "expected a map at line 1, column 0"),
+            (r#"{"a":"\ud800"}"#, "not valid JSON at line 1, column 12"),
+        ] {
+            let shown = error(text);
+            assert!(!shown.contains("hunter2") && !shown.contains("123456"), "{shown}");
+            assert_eq!(shown.split(" at ").next(), expected.split(" at ").next(), "{text}");
+        }
+        assert!(payload("{}").decode::<Progress>().unwrap_err().to_string().starts_with("missing field `"));
+        let custom = serde_json::from_str::<RejectsAll>("\"hunter2\"").map_err(|e| DecodeError::new(&e));
+        assert!(custom.unwrap_err().to_string().starts_with("the value does not fit"));
+    }
+
+    #[derive(Debug)]
+    struct RejectsAll;
+
+    impl<'de> serde::Deserialize<'de> for RejectsAll {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let text = String::deserialize(deserializer)?;
+            Err(serde::de::Error::custom(format!("{text} is refused")))
+        }
+    }
+
+    #[test]
+    fn debug_output_shows_no_content() {
+        assert_eq!(format!("{:?}", payload("\"hunter2\"")), "Payload(9 bytes)");
+        assert_eq!(format!("{:?}", RawJson::from_text("\"hunter2\"").unwrap()), "RawJson(9 bytes)");
     }
 }

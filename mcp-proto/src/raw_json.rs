@@ -1,6 +1,7 @@
 use std::fmt;
 use std::ops::Deref;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -39,13 +40,13 @@ impl RawJson {
         Self(RawValue::NULL.to_owned())
     }
 
-    /// Reads the value as `T`.
+    /// Reads the value as `T`. Of a member that is repeated, the last one counts.
     ///
     /// # Errors
     ///
     /// The value is not of that shape.
-    pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, DecodeError> {
-        serde_json::from_str(self.0.get()).map_err(|error| DecodeError::new(&error))
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+        crate::payload::decode(self.0.get())
     }
 
     /// Whether the value is an object.

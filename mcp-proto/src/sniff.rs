@@ -1,39 +1,67 @@
+use std::borrow::Cow;
+
 use crate::id::RequestId;
 
 /// How far into a frame its id is looked for.
 const SNIFF_BYTES: usize = 64 * 1024;
 
-/// Finds the top-level `id` in the first 64 KiB of a frame that may be cut, broken or too large.
+/// Finds which request a frame answers that may be cut, broken or too large: its top-level `id`, in
+/// the first 64 KiB.
 ///
-/// Used where a frame cannot be parsed, to fail the call it answers at once. The answer is a guess
-/// in so far as the rest of the frame is not looked at; it is never used to deliver a result.
+/// Used where a frame cannot be parsed, to fail the call it answers at once. A frame with a top-level
+/// `method` is no answer and has no such id: requests of the server count their own ids. The answer is
+/// a guess in so far as the rest of the frame is not looked at; it is never used to deliver a result.
 #[must_use]
 pub fn sniff_id(frame: &[u8]) -> Option<RequestId> {
-    let mut rest = frame.get(..SNIFF_BYTES).unwrap_or(frame);
-    let mut depth = 0_usize;
-    let mut expects_key = false;
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                expects_key = depth == 1 && byte == b'{';
-            }
-            b'}' | b']' => depth = depth.checked_sub(1)?,
-            b',' => expects_key = depth == 1,
-            b'"' => {
-                let (text, tail) = split_text(rest)?;
-                rest = tail;
-                if std::mem::take(&mut expects_key) && text == b"id" {
-                    let after_colon = trim(trim(rest).strip_prefix(b":")?);
-                    let value = after_colon.get(..scalar_length(after_colon)?)?;
-                    return serde_json::from_slice(value).ok();
-                }
-            }
+    let mut members = Members::of(frame.get(..SNIFF_BYTES).unwrap_or(frame));
+    let mut found = None;
+    while let Some((name, value)) = members.next_member() {
+        match name.as_ref() {
+            b"id" => found = scalar(value).and_then(|text| serde_json::from_slice(text).ok()),
+            b"method" => return None,
+            b"error" | b"result" if found.is_some() => return found,
             _ => {}
         }
     }
-    None
+    found
+}
+
+/// Walks through the top-level members of an object, as far as it can be read.
+struct Members<'a> {
+    rest: &'a [u8],
+    depth: usize,
+    expects_name: bool,
+}
+
+impl<'a> Members<'a> {
+    fn of(rest: &'a [u8]) -> Self {
+        Self { rest, depth: 0, expects_name: false }
+    }
+
+    /// The next name, and all that follows its colon.
+    fn next_member(&mut self) -> Option<(Cow<'a, [u8]>, &'a [u8])> {
+        while let Some((&byte, tail)) = self.rest.split_first() {
+            self.rest = tail;
+            match byte {
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    self.expects_name = self.depth == 1 && byte == b'{';
+                }
+                b'}' | b']' => self.depth = self.depth.checked_sub(1)?,
+                b',' => self.expects_name = self.depth == 1,
+                b'"' => {
+                    let (text, tail) = split_text(self.rest)?;
+                    self.rest = tail;
+                    if std::mem::take(&mut self.expects_name) {
+                        let value = tail.trim_ascii_start().strip_prefix(b":")?;
+                        return Some((unescape(text), value.trim_ascii_start()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
 }
 
 /// Splits behind the closing quote of a text whose opening quote is already taken.
@@ -48,23 +76,31 @@ fn split_text(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Length of the text or number that `rest` begins with; `None` if it is cut or something else.
-fn scalar_length(rest: &[u8]) -> Option<usize> {
-    match rest.first()? {
-        b'"' => split_text(rest.get(1..)?).map(|(text, _)| text.len() + 2),
-        b'-' | b'0'..=b'9' => {
-            rest.iter().position(|byte| matches!(byte, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t'))
-        }
-        _ => None,
+/// A name as it is meant; only odd ones are written with escapes.
+fn unescape(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.contains(&b'\\') {
+        return Cow::Borrowed(name);
     }
+    let quoted = [b"\"", name, b"\""].concat();
+    serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(name), |read| read.into_bytes().into())
 }
 
-fn trim(rest: &[u8]) -> &[u8] {
-    rest.trim_ascii_start()
+/// The text or number that `rest` begins with; `None` if it is cut or something else.
+fn scalar(rest: &[u8]) -> Option<&[u8]> {
+    let length = match rest.first()? {
+        b'"' => split_text(rest.get(1..)?)?.0.len() + 2,
+        b'-' | b'0'..=b'9' => {
+            rest.iter().position(|byte| matches!(byte, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t'))?
+        }
+        _ => return None,
+    };
+    rest.get(..length)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -72,9 +108,13 @@ mod tests {
         let table: &[(&str, Option<RequestId>)] = &[
             (r#"{"jsonrpc":"2.0","id":17,"result":{"id":3"#, Some(17.into())),
             (r#"{"result":{"id":3,"deep":[{"id":4}]}, "id" : "x\"y" }"#, Some("x\"y".into())),
+            (r#"{"result":{"id":3,"method":"x"},"id":5}"#, Some(5.into())),
             (r#"{"result":{"id":3}}"#, None),
+            (r#"{"\u0069d":17,"result":"#, Some(17.into())),
+            (r#"{"\"id":17,"result":"#, None),
             (r#"{"id":12"#, None),
             (r#"{"id":null}"#, None),
+            (r#"{"id":1e999,"result":1}"#, None),
             (r#"[{"id":1}]"#, None),
             (r#"{"a":"id","id":2,"#, Some(2.into())),
             ("noise", None),
@@ -87,8 +127,33 @@ mod tests {
     }
 
     #[test]
+    fn f101_a_broken_request_of_the_server_names_no_call_of_ours() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":{"#,
+            r#"{"method":"ping","id":5,"#,
+            r#"{"id":5,"m\u0065thod":"ping"#,
+        ] {
+            assert_eq!(sniff_id(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
     fn looks_no_further_than_its_limit() {
         let frame = format!("{{\"a\":\"{}\",\"id\":1}}", "x".repeat(SNIFF_BYTES));
         assert_eq!(sniff_id(frame.as_bytes()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = sniff_id(&bytes);
+        }
+
+        #[test]
+        fn a_cut_answer_names_its_call_or_none(cut in 0..60_usize) {
+            let frame = br#"{"jsonrpc":"2.0","id":4711,"result":{"id":1,"content":[]}}"#;
+            let found = sniff_id(frame.get(..cut).unwrap_or(frame));
+            prop_assert!(found.is_none() || found == Some(4711.into()), "{:?}", found);
+        }
     }
 }
