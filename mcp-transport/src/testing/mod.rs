@@ -6,6 +6,7 @@
 //! - [`ServerScript`]: a small server for both eras as a state machine, played by [`serve`].
 //! - [`FaultTransport`]: makes any connection misbehave on demand.
 //! - [`fixture`]: a server process that does what a test tells it, down to the byte.
+//! - [`checks`]: what a test has left behind, seen from outside.
 //!
 //! What is here may panic: a broken expectation ends the test.
 #![allow(
@@ -17,6 +18,7 @@
 )]
 
 mod behaviour;
+pub mod checks;
 mod connector;
 mod fault;
 pub mod fixture;
