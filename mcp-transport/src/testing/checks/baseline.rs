@@ -13,7 +13,7 @@ const LAG: Duration = Duration::from_millis(100);
 
 /// What there was before a test: descriptors, child processes, marked processes, tasks.
 ///
-/// The process must do nothing else meanwhile, see [`isolated`](super::isolated).
+/// The process must do nothing else meanwhile, see [`isolated`](super::isolated()).
 /// Dropped by a panic, it kills the marked processes that came later, so that a failed test leaves
 /// none behind.
 #[derive(Debug)]

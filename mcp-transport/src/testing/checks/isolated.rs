@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Held by the one test that runs: descriptors and processes are those of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What a test inside [`isolated`] has at hand.
+/// What a test inside [`isolated()`] has at hand.
 #[derive(Debug)]
 pub struct Isolated {
     baseline: Baseline,
@@ -36,11 +36,11 @@ pub fn isolated(test: impl AsyncFnOnce(&Isolated)) {
     run(Builder::new_current_thread().enable_all(), test);
 }
 
-/// As [`isolated`], on a runtime with this many worker threads.
+/// As [`isolated()`], on a runtime with this many worker threads.
 ///
 /// # Panics
 ///
-/// As [`isolated`].
+/// As [`isolated()`].
 pub fn isolated_on(workers: usize, test: impl AsyncFnOnce(&Isolated)) {
     run(Builder::new_multi_thread().worker_threads(workers).enable_all(), test);
 }

@@ -1,6 +1,6 @@
 //! Checks from outside: what a test has left behind, seen by the system and not by the code under test.
 //!
-//! A test with real processes or sockets runs inside [`isolated`]: alone in its process, on the real
+//! A test with real processes or sockets runs inside [`isolated()`]: alone in its process, on the real
 //! clock, under one outer limit, with a check at its end that nothing remains and nothing unexpected
 //! was logged.
 //!
