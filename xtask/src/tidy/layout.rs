@@ -29,7 +29,8 @@ const EMPTY_NAMES: [&str; 10] =
 const LIB_LINES: usize = 150;
 
 /// What every crate has.
-const IN_EVERY_CRATE: [&str; 4] = ["CHANGELOG.md", "Cargo.toml", "README.md", "src/lib.rs"];
+const IN_EVERY_CRATE: [&str; 6] =
+    ["CHANGELOG.md", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "src/lib.rs"];
 
 /// Files lie where they belong, are named after what they hold, and `lib.rs` is a table of contents.
 pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
