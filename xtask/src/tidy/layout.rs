@@ -22,8 +22,8 @@ const TOP_FILES: [&str; 13] = [
 const TOP_FOLDERS: [&str; 3] = [".cargo", ".ci", "xtask"];
 
 /// Names that say nothing about what a file holds.
-const EMPTY_NAMES: [&str; 10] =
-    ["common", "helper", "helpers", "misc", "shared", "stuff", "types", "util", "utilities", "utils"];
+const EMPTY_NAMES: [&str; 9] =
+    ["common", "helper", "helpers", "misc", "stuff", "types", "util", "utilities", "utils"];
 
 /// A table of contents stays short.
 const LIB_LINES: usize = 150;
