@@ -1,11 +1,9 @@
-use std::fmt;
-
 use bytes::Bytes;
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::error::ErrorObject;
 use crate::id::RequestId;
+use crate::members::{Batch, Id, Members};
 use crate::method::Method;
 use crate::payload::{MAX_DEPTH, Payload};
 use crate::sniff::sniff_id;
@@ -94,9 +92,13 @@ pub enum EnvelopeFault {
 }
 
 /// Largest number of entries in a batch that is read.
-const MAX_BATCH: usize = 100;
+pub(crate) const MAX_BATCH: usize = 100;
 
 /// Reads one frame: one pass over the bytes, payloads stay slices of `frame`.
+///
+/// A response with a number as its id costs no allocation but the few bytes in which serde_json
+/// tracks the nesting of a payload; a text as id and an unknown method cost one each. A member that
+/// is repeated makes the frame invalid. Frames of 256 bytes and more are first checked for depth.
 ///
 /// # Errors
 ///
@@ -194,166 +196,6 @@ fn nests_too_deep(text: &[u8]) -> bool {
 impl EnvelopeFault {
     fn malformed(error: &serde_json::Error) -> Self {
         Self::Malformed { line: error.line(), column: error.column() }
-    }
-}
-
-#[derive(Default)]
-enum Id {
-    #[default]
-    Absent,
-    Null,
-    Read(RequestId),
-}
-
-impl Id {
-    fn read(self) -> Option<RequestId> {
-        match self {
-            Self::Absent | Self::Null => None,
-            Self::Read(id) => Some(id),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Option::<RequestId>::deserialize(deserializer).map(|id| id.map_or(Self::Null, Self::Read))
-    }
-}
-
-/// The members of an envelope, each at most once.
-#[derive(Default)]
-struct Members<'a> {
-    is_version_2: bool,
-    id: Id,
-    method: Option<Method>,
-    params: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
-}
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON-RPC message")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
-        let mut seen = [false; 6];
-        while let Some(key) = map.next_key::<Key>()? {
-            if seen.get_mut(key as usize).is_some_and(|seen| std::mem::replace(seen, true)) {
-                return Err(de::Error::custom("a member is repeated"));
-            }
-            match key {
-                Key::JsonRpc => members.is_version_2 = map.next_value::<&RawValue>()?.get() == "\"2.0\"",
-                Key::Id => members.id = map.next_value()?,
-                Key::Method => members.method = Some(map.next_value::<MethodName>()?.0),
-                Key::Params => members.params = Some(map.next_value()?),
-                Key::Result => members.result = Some(map.next_value()?),
-                Key::Error => members.error = Some(map.next_value()?),
-                // Not skipped but read raw, which checks that it is UTF-8 like the rest of the frame.
-                Key::Other => drop(map.next_value::<&RawValue>()?),
-            }
-        }
-        Ok(members)
-    }
-}
-
-/// The entries of a batch, kept up to the limit and counted beyond it.
-#[derive(Default)]
-struct Batch<'a> {
-    entries: Vec<&'a RawValue>,
-    length: usize,
-}
-
-impl<'de> Deserialize<'de> for Batch<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct BatchVisitor;
-        impl<'de> Visitor<'de> for BatchVisitor {
-            type Value = Batch<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a batch of JSON-RPC messages")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Batch<'de>, A::Error> {
-                let mut batch = Batch::default();
-                while let Some(entry) = seq.next_element()? {
-                    batch.length += 1;
-                    if batch.length <= MAX_BATCH {
-                        batch.entries.push(entry);
-                    }
-                }
-                Ok(batch)
-            }
-        }
-        deserializer.deserialize_seq(BatchVisitor)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Key {
-    JsonRpc,
-    Id,
-    Method,
-    Params,
-    Result,
-    Error,
-    Other,
-}
-
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-        impl Visitor<'_> for KeyVisitor {
-            type Value = Key;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a member name")
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<Key, E> {
-                Ok(match name {
-                    "jsonrpc" => Key::JsonRpc,
-                    "id" => Key::Id,
-                    "method" => Key::Method,
-                    "params" => Key::Params,
-                    "result" => Key::Result,
-                    "error" => Key::Error,
-                    _ => Key::Other,
-                })
-            }
-        }
-        deserializer.deserialize_identifier(KeyVisitor)
-    }
-}
-
-struct MethodName(Method);
-
-impl<'de> Deserialize<'de> for MethodName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl Visitor<'_> for NameVisitor {
-            type Value = MethodName;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a method name")
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<MethodName, E> {
-                Ok(MethodName(Method::from_wire(name)))
-            }
-        }
-        deserializer.deserialize_str(NameVisitor)
     }
 }
 

@@ -13,6 +13,7 @@ mod implementation;
 mod initialize;
 mod last_wins;
 mod lenient;
+mod members;
 mod meta;
 mod method;
 pub mod negotiation;

@@ -1,0 +1,242 @@
+//! The official examples of 2026-07-28 that belong to messages of this crate, read and written again.
+//!
+//! They are not part of the crate: where the folder with them is missing, the test says so.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "test code; a skipped test must be seen"
+)]
+
+use std::path::{Path, PathBuf};
+
+use mcp_proto::{
+    CallTool, CallToolResult, Cancelled, ClientCapabilities, Content, Discover, DiscoverResult, ErrorObject,
+    Frame, GetPrompt, GetPromptResult, ListPrompts, ListPromptsResult, ListResourceTemplates,
+    ListResourceTemplatesResult, ListResources, ListResourcesResult, ListTools, ListToolsResult, LogMessage,
+    Message, Notification, Payload, Progress, PromptListChanged, ReadResource, ReadResourceResult, Request,
+    Resource, ResourceContents, ResourceListChanged, ResultType, ServerCapabilities, Tool, ToolListChanged,
+    parse_frame, probe::ProbeOutcome,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// Examples of messages that this crate does not know yet.
+const FOREIGN: &[&str] = &[
+    "BooleanSchema",
+    "CompleteRequest",
+    "CompleteRequestParams",
+    "CompleteResult",
+    "CompleteResultResponse",
+    "CreateMessageRequest",
+    "CreateMessageRequestParams",
+    "CreateMessageResult",
+    "ElicitRequest",
+    "ElicitRequestFormParams",
+    "ElicitRequestURLParams",
+    "ElicitResult",
+    "InputRequests",
+    "InputResponses",
+    "ListRootsRequest",
+    "ListRootsResult",
+    "ModelPreferences",
+    "NumberSchema",
+    "ResourceUpdatedNotification",
+    "ResourceUpdatedNotificationParams",
+    "Root",
+    "SamplingMessage",
+    "StringSchema",
+    "SubscriptionsAcknowledgedNotification",
+    "SubscriptionsListenRequest",
+    "SubscriptionsListenResult",
+    "SubscriptionsListenResultResponse",
+    "TitledMultiSelectEnumSchema",
+    "TitledSingleSelectEnumSchema",
+    "ToolResultContent",
+    "ToolUseContent",
+    "UntitledMultiSelectEnumSchema",
+    "UntitledSingleSelectEnumSchema",
+];
+
+#[test]
+fn every_official_example_of_our_messages_is_read_and_written_again() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/spec/2026-07-28/examples");
+    if !folder.is_dir() {
+        eprintln!("SKIPPED: no official examples at {}", folder.display());
+        return;
+    }
+    let mut read = 0;
+    for kind in entries(&folder) {
+        let name = kind.file_name().unwrap().to_str().unwrap();
+        if FOREIGN.contains(&name) {
+            continue;
+        }
+        for file in entries(&kind) {
+            Example { name: file.display().to_string(), text: std::fs::read_to_string(&file).unwrap() }
+                .check(name);
+            read += 1;
+        }
+    }
+    assert!(read >= 75, "only {read} examples were read");
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+struct Example {
+    name: String,
+    text: String,
+}
+
+impl Example {
+    fn check(&self, kind: &str) {
+        match kind {
+            "AudioContent" => self.content(|content| matches!(content, Content::Audio(_))),
+            "EmbeddedResource" => self.content(|content| matches!(content, Content::Resource(_))),
+            "ImageContent" => self.content(|content| matches!(content, Content::Image(_))),
+            "ResourceLink" => self.content(|content| matches!(content, Content::ResourceLink(_))),
+            "TextContent" => self.content(|content| matches!(content, Content::Text(_))),
+            "BlobResourceContents" | "TextResourceContents" => self.value::<ResourceContents>(),
+            "ClientCapabilities" => self.value::<ClientCapabilities>(),
+            "ServerCapabilities" => self.value::<ServerCapabilities>(),
+            "Resource" => self.value::<Resource>(),
+            "Tool" => self.value::<Tool>(),
+            "CallToolRequestParams" => self.value::<CallTool>(),
+            "GetPromptRequestParams" => self.value::<GetPrompt>(),
+            "PaginatedRequestParams" => self.value::<ListTools>(),
+            "ReadResourceRequestParams" => self.value::<ReadResource>(),
+            "CancelledNotificationParams" => self.value::<Cancelled>(),
+            "LoggingMessageNotificationParams" => self.value::<LogMessage>(),
+            "ProgressNotificationParams" => self.value::<Progress>(),
+            "CallToolRequest" => self.request::<CallTool>(),
+            "DiscoverRequest" => self.request::<Discover>(),
+            "GetPromptRequest" => self.request::<GetPrompt>(),
+            "ListPromptsRequest" => self.request::<ListPrompts>(),
+            "ListResourceTemplatesRequest" => self.request::<ListResourceTemplates>(),
+            "ListResourcesRequest" => self.request::<ListResources>(),
+            "ListToolsRequest" => self.request::<ListTools>(),
+            "ReadResourceRequest" => self.request::<ReadResource>(),
+            "CancelledNotification" => self.notification::<Cancelled>(),
+            "LoggingMessageNotification" => self.notification::<LogMessage>(),
+            "ProgressNotification" => self.notification::<Progress>(),
+            "PromptListChangedNotification" => self.notification::<PromptListChanged>(),
+            "ResourceListChangedNotification" => self.notification::<ResourceListChanged>(),
+            "ToolListChangedNotification" => self.notification::<ToolListChanged>(),
+            "CallToolResult" => self.value::<CallToolResult>(),
+            "DiscoverResult" => self.value::<DiscoverResult>(),
+            "GetPromptResult" => self.value::<GetPromptResult>(),
+            "ListPromptsResult" => self.value::<ListPromptsResult>(),
+            "ListResourceTemplatesResult" => self.value::<ListResourceTemplatesResult>(),
+            "ListResourcesResult" => self.value::<ListResourcesResult>(),
+            "ListToolsResult" => self.value::<ListToolsResult>(),
+            "ReadResourceResult" => self.value::<ReadResourceResult>(),
+            "CallToolResultResponse" => self.response::<CallToolResult>(),
+            "DiscoverResultResponse" => self.response::<DiscoverResult>(),
+            "GetPromptResultResponse" => self.response::<GetPromptResult>(),
+            "ListPromptsResultResponse" => self.response::<ListPromptsResult>(),
+            "ListResourceTemplatesResultResponse" => self.response::<ListResourceTemplatesResult>(),
+            "ListResourcesResultResponse" => self.response::<ListResourcesResult>(),
+            "ListToolsResultResponse" => self.response::<ListToolsResult>(),
+            "ReadResourceResultResponse" => self.response::<ReadResourceResult>(),
+            "InputRequiredResult" => {
+                assert_eq!(ResultType::of(&self.payload()), Ok(ResultType::InputRequired), "{}", self.name);
+            }
+            "HeaderMismatchError"
+            | "InternalError"
+            | "InvalidParamsError"
+            | "MethodNotFoundError"
+            | "MissingRequiredClientCapabilityError"
+            | "ParseError"
+            | "UnsupportedProtocolVersionError" => self.error(),
+            other => panic!("{other} is neither known to this test nor listed as foreign"),
+        }
+    }
+
+    fn payload(&self) -> Payload {
+        Payload::encode(&serde_json::from_str::<Value>(&self.text).unwrap()).unwrap()
+    }
+
+    fn message(&self) -> Message {
+        match parse_frame(&self.text.clone().into_bytes().into()) {
+            Ok(Frame::Single(message)) => message,
+            other => panic!("{}: {other:?}", self.name),
+        }
+    }
+
+    fn value<T: DeserializeOwned + Serialize>(&self) {
+        self.same::<T>(&self.payload());
+    }
+
+    fn request<R: Request + DeserializeOwned>(&self) {
+        let Message::Request { method, params, .. } = self.message() else { panic!("{}", self.name) };
+        assert_eq!(method, R::METHOD, "{}", self.name);
+        self.same::<R>(&params);
+    }
+
+    fn notification<N: Notification + DeserializeOwned>(&self) {
+        let Message::Notification { method, params } = self.message() else { panic!("{}", self.name) };
+        assert_eq!(method, N::METHOD, "{}", self.name);
+        self.same::<N>(&params);
+    }
+
+    fn response<T: DeserializeOwned + Serialize>(&self) {
+        let Message::Response { outcome: Ok(result), .. } = self.message() else { panic!("{}", self.name) };
+        assert_eq!(ResultType::of(&result), Ok(ResultType::Complete), "{}", self.name);
+        self.same::<T>(&result);
+    }
+
+    fn content(&self, is_right: impl Fn(&Content) -> bool) {
+        let content: Content = self.payload().decode().unwrap();
+        assert!(is_right(&content), "{}: {content:?}", self.name);
+        self.value::<Content>();
+    }
+
+    /// Some examples are whole responses, some the error object alone.
+    fn error(&self) {
+        let value: Value = serde_json::from_str(&self.text).unwrap();
+        let (error, object) = if value.get("jsonrpc").is_some() {
+            let Message::Response { outcome: Err(error), .. } = self.message() else {
+                panic!("{}", self.name)
+            };
+            (error, &value["error"])
+        } else {
+            (self.payload().decode::<ErrorObject>().unwrap(), &value)
+        };
+        assert_eq!(serde_json::to_value(&error).unwrap(), *object, "{}", self.name);
+        let _ = ProbeOutcome::Rejected { error, status: None };
+    }
+
+    /// Reads `payload` as `T` and writes it again: nothing may be lost but what a session adds and
+    /// takes off itself.
+    #[track_caller]
+    fn same<T: DeserializeOwned + Serialize>(&self, payload: &Payload) {
+        let read: T = payload.decode().unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let mut written = serde_json::to_value(&read).unwrap();
+        let mut original: Value = payload.decode().unwrap();
+        for value in [&mut written, &mut original] {
+            let members = value.as_object_mut().expect("an object");
+            members.remove("resultType");
+            // An absent flag is a false one.
+            members.entry("isError").or_insert(Value::Bool(false));
+            if std::any::type_name::<T>() != std::any::type_name::<DiscoverResult>() {
+                members.remove("_meta");
+            }
+            floats(value);
+        }
+        assert_eq!(written, original, "{}", self.name);
+    }
+}
+
+/// Makes every number a float: 50 and 50.0 are the same in JSON.
+fn floats(value: &mut Value) {
+    match value {
+        Value::Array(entries) => entries.iter_mut().for_each(floats),
+        Value::Number(number) => *value = number.as_f64().unwrap().into(),
+        Value::Object(members) => members.values_mut().for_each(floats),
+        _ => {}
+    }
+}
