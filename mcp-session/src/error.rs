@@ -56,7 +56,7 @@ pub enum CallError {
         /// From the start of the call to its deadline.
         waited: Duration,
     },
-    /// The server does not offer what the request needs; nothing was sent.
+    /// The request needs something that the server does not offer, or that nothing here can do for it.
     #[error("the server does not support {method}: {why}")]
     Unsupported {
         /// The method that was asked for.
@@ -169,10 +169,10 @@ impl CallError {
         match self {
             Self::Encode(_) | Self::Overloaded | Self::QueueTimeout { .. } => CallOutcome::NotSent,
             Self::Peer(_) => CallOutcome::Rejected,
-            // The server answered, but with neither a value nor an error.
-            Self::Unsupported { why: UnsupportedWhy::InputRequired, .. } => CallOutcome::Rejected,
-            Self::Unsupported { .. } => CallOutcome::NotSent,
             Self::Protocol(_) => CallOutcome::Unknown,
+            // The server has begun with the request, however little it may have done.
+            Self::Unsupported { why: UnsupportedWhy::InputRequired, .. } => CallOutcome::Unknown,
+            Self::Unsupported { .. } => CallOutcome::NotSent,
             Self::FrameTooLarge { dispatch, .. }
             | Self::SessionGone { dispatch, .. }
             | Self::Timeout { dispatch, .. } => match dispatch {

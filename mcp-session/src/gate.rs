@@ -231,8 +231,8 @@ impl LiveSession {
     }
 
     /// Makes a call whose parameters and result stay undecoded; see [`call`](Self::call).
-    pub fn call_raw(self, method: Method, params: &Payload, options: CallOptions) -> RawCall {
-        self.session.start_raw(method, params, options, Pass::Gate(self.permit))
+    pub fn call_raw(self, method: Method, params: Payload, options: CallOptions) -> RawCall {
+        self.session.start_raw(method, &params, options, Pass::Gate(self.permit))
     }
 
     /// Fetches all pages of a list under this one permit; see [`Session::list`].

@@ -235,3 +235,220 @@ pub(crate) fn later(start: Instant, span: Duration) -> Instant {
     const DECADES: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
     start.checked_add(span.min(DECADES)).unwrap_or(start)
 }
+
+#[cfg(test)]
+mod tests {
+    use mcp_transport::CloseReason;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(start: Instant, ms: u64) -> Instant {
+        start + Duration::from_millis(ms)
+    }
+
+    fn patience(start: Instant, soft: u64, hard: u64) -> Patience {
+        Patience::new(start, Duration::from_millis(soft), at(start, hard))
+    }
+
+    fn closed() -> Closed {
+        Closed::new(CloseReason::EndOfStream, "")
+    }
+
+    #[test]
+    fn an_answered_call_leaves_no_deadline() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, 'a', patience(start, 10, 10), Door::Session).unwrap();
+        assert_eq!(table.remove(1), Some('a'));
+        assert_eq!(table.next_deadline(), None);
+        assert_eq!(table.remove(1), None, "a second answer finds nothing");
+        assert!(table.expire(at(start, 100)).is_empty());
+    }
+
+    #[test]
+    fn the_driver_is_woken_only_for_an_earlier_deadline() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        let insert = |table: &mut PendingTable<()>, id, ms| {
+            table.insert(id, (), patience(start, ms, ms), Door::Session).unwrap()
+        };
+        assert_eq!(insert(&mut table, 1, 50), Timer::Late, "no timer is set yet");
+        assert_eq!(table.arm(), Some(at(start, 50)));
+        assert_eq!(insert(&mut table, 2, 50), Timer::Armed);
+        assert_eq!(insert(&mut table, 3, 60), Timer::Armed);
+        assert_eq!(insert(&mut table, 4, 40), Timer::Late);
+        assert_eq!(table.arm(), Some(at(start, 40)));
+        for id in 1..=4 {
+            table.remove(id);
+        }
+        assert_eq!(table.arm(), Some(at(start, 40)), "an idle timer is left to fire once");
+        table.expire(at(start, 40));
+        assert_eq!(table.arm(), None, "and then rests");
+    }
+
+    #[test]
+    fn progress_moves_the_soft_limit_and_never_the_hard_one() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, (), patience(start, 10, 25), Door::Session).unwrap();
+        table.extend(1, at(start, 8));
+        assert!(table.expire(at(start, 17)).is_empty());
+        table.extend(1, at(start, 17));
+        assert!(table.expire(at(start, 24)).is_empty());
+        assert_eq!(table.expire(at(start, 25)).len(), 1);
+    }
+
+    #[test]
+    fn a_table_that_was_taken_back_refuses_gated_calls_alone() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.retract();
+        let gated = table.insert(1, (), patience(start, 1, 1), Door::Gate);
+        assert!(matches!(gated, Err(Refused::Retracted)));
+        assert!(table.insert(2, (), patience(start, 1, 1), Door::Session).is_ok());
+        assert_eq!(table.close(closed()).map(|entries| entries.len()), Some(1));
+        let late = table.insert(3, (), patience(start, 1, 1), Door::Session);
+        assert!(matches!(late, Err(Refused::Closed(_))));
+        assert!(table.close(closed()).is_none(), "it ends once");
+    }
+
+    #[test]
+    fn spans_beyond_the_clock_are_far_away_and_no_panic() {
+        let start = Instant::now();
+        assert!(later(start, Duration::MAX) > at(start, 900_000_000_000));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Event {
+        Insert { soft: u64, hard: u64, door: Door },
+        Remove(usize),
+        Extend(usize),
+        Advance(u64),
+        Arm,
+        Retract,
+        Close,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let door = prop_oneof![Just(Door::Gate), Just(Door::Session)];
+        prop_oneof![
+            6 => (0..40_u64, 0..80_u64, door).prop_map(|(soft, hard, door)| Event::Insert { soft, hard, door }),
+            4 => any::<usize>().prop_map(Event::Remove),
+            2 => any::<usize>().prop_map(Event::Extend),
+            4 => (0..20_u64).prop_map(Event::Advance),
+            3 => Just(Event::Arm),
+            1 => (0..8_u8).prop_map(|rare| if rare == 0 { Event::Retract } else { Event::Arm }),
+            1 => (0..8_u8).prop_map(|rare| if rare == 0 { Event::Close } else { Event::Arm }),
+        ]
+    }
+
+    /// The same rules written down as plainly as possible: a list, searched from end to end.
+    #[derive(Default)]
+    struct Model {
+        calls: Vec<(i64, u64, u64, u64)>,
+        is_retracted: bool,
+        is_closed: bool,
+    }
+
+    impl Model {
+        fn due(&self, now: u64) -> Vec<i64> {
+            let mut due: Vec<_> = self
+                .calls
+                .iter()
+                .map(|&(id, _, soft_end, hard_end)| (soft_end.min(hard_end), id))
+                .filter(|&(end, _)| end <= now)
+                .collect();
+            due.sort_unstable();
+            due.into_iter().map(|(_, id)| id).collect()
+        }
+    }
+
+    proptest! {
+        /// Any order of up to 200 events: each call ends exactly once, at the right moment, and the
+        /// timer never fires too late for it.
+        #[test]
+        fn the_table_agrees_with_a_plain_model(events in prop::collection::vec(event(), 1..200)) {
+            const CAPACITY: usize = 12;
+            let start = Instant::now();
+            let mut table = PendingTable::new(CAPACITY);
+            let mut model = Model::default();
+            let mut now = 0_u64;
+            let mut next_id = 1_i64;
+            let mut timer: Option<Instant> = None;
+            let mut ended: BTreeSet<i64> = BTreeSet::new();
+            for event in events {
+                match event {
+                    Event::Insert { soft, hard, door } => {
+                        let id = next_id;
+                        next_id += 1;
+                        let limits = Patience::new(
+                            at(start, now), Duration::from_millis(soft), at(start, now + hard));
+                        let taken = table.insert(id, id, limits, door);
+                        if model.is_closed {
+                            prop_assert!(matches!(taken, Err(Refused::Closed(_))));
+                        } else if model.is_retracted && door == Door::Gate {
+                            prop_assert!(matches!(taken, Err(Refused::Retracted)));
+                        } else if model.calls.len() == CAPACITY {
+                            prop_assert!(matches!(taken, Err(Refused::Full)));
+                        } else {
+                            model.calls.push((id, soft, now + soft, now + hard));
+                            if taken.is_ok_and(|timer| timer == Timer::Late) {
+                                timer = table.arm();
+                            }
+                        }
+                    }
+                    Event::Remove(pick) => {
+                        let id = i64::try_from(pick % 250).unwrap();
+                        let expected = model.calls.iter().position(|call| call.0 == id);
+                        prop_assert_eq!(table.remove(id), expected.map(|index| model.calls.remove(index).0));
+                        if expected.is_some() {
+                            prop_assert!(ended.insert(id));
+                        }
+                    }
+                    Event::Extend(pick) => {
+                        if let Some(index) = pick.checked_rem(model.calls.len()) {
+                            let call = &mut model.calls[index];
+                            call.2 = call.2.max(now + call.1);
+                            table.extend(call.0, at(start, now));
+                        }
+                    }
+                    Event::Advance(ms) => {
+                        now += ms;
+                        let expected = model.due(now);
+                        if !expected.is_empty() {
+                            prop_assert!(timer.is_some_and(|timer| timer <= at(start, now)), "the timer is late");
+                        }
+                        let expired: Vec<i64> =
+                            table.expire(at(start, now)).into_iter().map(|(_, value)| value).collect();
+                        prop_assert_eq!(&expired, &expected);
+                        model.calls.retain(|call| !expired.contains(&call.0));
+                        prop_assert!(expired.into_iter().all(|id| ended.insert(id)));
+                        timer = table.arm();
+                    }
+                    Event::Arm => timer = table.arm(),
+                    Event::Retract => {
+                        table.retract();
+                        model.is_retracted = true;
+                    }
+                    Event::Close => {
+                        let entries = table.close(closed());
+                        prop_assert_eq!(entries.is_some(), !model.is_closed);
+                        let ids: Vec<i64> = entries.into_iter().flatten().map(|(_, value)| value).collect();
+                        let expected: Vec<i64> = model.calls.drain(..).map(|call| call.0).collect();
+                        prop_assert_eq!(&ids, &expected);
+                        prop_assert!(ids.into_iter().all(|id| ended.insert(id)));
+                        model.is_closed = true;
+                    }
+                }
+                prop_assert_eq!(table.len(), model.calls.len());
+                let next = model.calls.iter().map(|call| call.2.min(call.3)).min();
+                prop_assert_eq!(table.next_deadline(), next.map(|ms| at(start, ms)));
+                prop_assert_eq!(table.sole(), match model.calls.as_slice() {
+                    [only] => Some(only.0),
+                    _ => None,
+                });
+            }
+        }
+    }
+}

@@ -110,8 +110,8 @@ impl Session {
     /// Makes a call whose parameters and result stay undecoded; `params` must be an object.
     ///
     /// Otherwise the same as [`call`](Self::call).
-    pub fn call_raw(&self, method: Method, params: &Payload, options: CallOptions) -> RawCall {
-        self.start_raw(method, params, options, Pass::Session)
+    pub fn call_raw(&self, method: Method, params: Payload, options: CallOptions) -> RawCall {
+        self.start_raw(method, &params, options, Pass::Session)
     }
 
     /// Fetches all pages of a list.

@@ -11,6 +11,10 @@
     reason = "test code; each test file uses a part of it"
 )]
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use mcp_session::{Driver, EraPolicy, Gate, Opening, Session, SessionOptions, open};
@@ -135,4 +139,34 @@ pub fn cancelled_ids(peer: &ScriptedPeer) -> Vec<i64> {
         .filter(|frame| frame.method() == Some("notifications/cancelled"))
         .map(|frame| frame.params()["requestId"].as_i64().unwrap())
         .collect()
+}
+
+/// A future polled by hand, which counts how often it was woken.
+pub struct ByHand<F> {
+    future: Pin<Box<F>>,
+    wakes: Arc<Wakes>,
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl<F: Future> ByHand<F> {
+    pub fn new(future: F) -> Self {
+        Self { future: Box::pin(future), wakes: Arc::default() }
+    }
+
+    pub fn poll(&mut self) -> Poll<F::Output> {
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    pub fn wakes(&self) -> usize {
+        self.wakes.0.load(Ordering::SeqCst)
+    }
 }

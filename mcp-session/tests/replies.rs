@@ -1,0 +1,309 @@
+//! Which answer ends which call.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::task::Poll;
+
+use mcp_proto::{CallTool, CallToolResult, RequestId};
+use mcp_session::{Call, CallError, CallOptions, CallOutcome, ProtocolFault, Session};
+use mcp_session::{SessionOptions, UnsupportedWhy};
+use mcp_transport::testing::{MemoryOptions, Received};
+use mcp_transport::{Broken, BrokenWhy};
+use serde_json::{Value, json};
+use support::*;
+use tokio::task::JoinHandle;
+
+type Answer = Result<CallToolResult, CallError>;
+
+fn call(session: &Session) -> Call<CallTool> {
+    session.call(CallTool::new("any"), CallOptions::default())
+}
+
+/// Starts a call in a task of its own and waits until the server has it.
+async fn started(it: &Fixture) -> (JoinHandle<Answer>, Received) {
+    let call = tokio::spawn(call(&it.session));
+    let request = it.peer.expect("tools/call").await;
+    (call, request)
+}
+
+/// Every test here ends with this: whatever came before, the next call works.
+async fn assert_next_call_works(it: &Fixture) {
+    let (call, request) = started(it).await;
+    it.peer.respond(request.id(), said("next")).await;
+    assert_eq!(text(&call.await.unwrap().unwrap()), "next");
+    assert_quiescent(&it.session);
+}
+
+fn text(result: &CallToolResult) -> String {
+    serde_json::to_value(&result.content[0]).unwrap()["text"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn f094_of_two_replies_to_one_id_the_first_counts() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    it.peer.respond(request.id(), said("first")).await;
+    it.peer.respond(request.id(), said("second")).await;
+    assert_eq!(text(&call.await.unwrap().unwrap()), "first");
+    assert_next_call_works(&it).await;
+    assert_eq!(it.session.counters().late_replies, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f095_a_reply_to_an_unknown_id_is_dropped_and_counted() {
+    let it = legacy().await;
+    it.peer.respond(4711, said("x")).await;
+    it.peer.respond("text", said("x")).await;
+    assert_next_call_works(&it).await;
+    assert_eq!(it.session.counters().unknown_replies, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f096_replies_sent_ahead_are_never_kept_for_later() {
+    let it = legacy().await;
+    for id in 0..1000 {
+        it.peer.respond(id, said("ahead")).await;
+    }
+    assert_next_call_works(&it).await;
+    let counters = it.session.counters();
+    // The ids of the handshake were issued, all others were not.
+    assert_eq!((counters.late_replies, counters.unknown_replies), (1, 999));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f097_a_reply_after_the_time_out_is_dropped_and_counted_as_late() {
+    let it = legacy().await;
+    for _ in 0..2000 {
+        let call = it.session.call(CallTool::new("any"), CallOptions::default().with_timeout(seconds(1)));
+        let (outcome, request) = tokio::join!(call, it.peer.expect("tools/call"));
+        assert!(outcome.unwrap_err().is_timeout());
+        it.peer.expect("notifications/cancelled").await;
+        it.peer.respond(request.id(), said("late")).await;
+    }
+    assert_next_call_works(&it).await;
+    assert_eq!(it.session.counters().late_replies, 2000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f098_a_reply_whose_id_has_another_type_matches_nothing() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    let RequestId::Number(id) = request.id() else { panic!("our ids are numbers") };
+    for odd in [json!(id.to_string()), json!(null), json!([]), json!([id]), json!(true), json!({"id": id})] {
+        it.peer.send(json!({"jsonrpc": "2.0", "id": odd, "result": said("odd")})).await;
+    }
+    for large in ["18446744073709551616", "1e400", "2.5"] {
+        it.peer.send_raw(format!(r#"{{"jsonrpc":"2.0","id":{large},"result":{{}}}}"#)).await;
+    }
+    assert!(!call.is_finished());
+    // An integral float names the same integer.
+    it.peer.send_raw(format!(r#"{{"jsonrpc":"2.0","id":{id}.0,"result":{}}}"#, said("exact"))).await;
+    assert_eq!(text(&call.await.unwrap().unwrap()), "exact");
+    assert_next_call_works(&it).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f099_an_error_without_an_id_goes_to_the_only_call_there_is() {
+    let it = legacy().await;
+    for id in [json!({"id": null}), json!({})] {
+        let (call, _) = started(&it).await;
+        let mut error = json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "what?"}});
+        error.as_object_mut().unwrap().extend(id.as_object().unwrap().clone());
+        it.peer.send(error).await;
+        let error = call.await.unwrap().unwrap_err();
+        assert!(matches!(&error, CallError::Peer(error) if error.code == -32700), "{error:?}");
+        assert_eq!(error.outcome(), CallOutcome::Rejected);
+    }
+    assert_next_call_works(&it).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f099_among_several_calls_an_error_without_an_id_ends_none() {
+    let it = legacy().await;
+    let (first, one) = started(&it).await;
+    let (second, two) = started(&it).await;
+    it.peer.send(json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}})).await;
+    it.peer.respond(two.id(), said("two")).await;
+    it.peer.respond(one.id(), said("one")).await;
+    assert_eq!(text(&first.await.unwrap().unwrap()), "one");
+    assert_eq!(text(&second.await.unwrap().unwrap()), "two");
+    assert_eq!(it.session.counters().unknown_replies, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_in_any_order_reach_their_own_calls() {
+    let it = legacy().await;
+    let mut calls = Vec::new();
+    for _ in 0..32 {
+        calls.push(started(&it).await);
+    }
+    for (_, request) in calls.iter().rev() {
+        it.peer.respond(request.id(), said(&request.id().to_string())).await;
+    }
+    for (call, request) in calls {
+        assert_eq!(text(&call.await.unwrap().unwrap()), request.id().to_string());
+    }
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f022_a_broken_frame_fails_the_call_it_names_and_no_other() {
+    let it = legacy().await;
+    let (bystander, other) = started(&it).await;
+    let broken: [fn(i64) -> Vec<u8>; 3] = [
+        |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":}}"#).into_bytes(),
+        |id| format!(r#"{{"jsonrpc":"1.0","id":{id},"result":{{}}}}"#).into_bytes(),
+        |id| [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":""#).as_bytes(), b"\xff\0\"}"].concat(),
+    ];
+    for frame in broken {
+        let (call, request) = started(&it).await;
+        let RequestId::Number(id) = request.id() else { panic!("our ids are numbers") };
+        it.peer.send_raw(frame(id)).await;
+        let error = call.await.unwrap().unwrap_err();
+        assert!(matches!(error, CallError::Protocol(ProtocolFault::Envelope(_))), "{error:?}");
+        assert_eq!(error.outcome(), CallOutcome::Unknown);
+    }
+    assert!(!bystander.is_finished());
+    it.peer.respond(other.id(), said("fine")).await;
+    assert_eq!(text(&bystander.await.unwrap().unwrap()), "fine");
+    assert_next_call_works(&it).await;
+    assert_eq!(it.session.counters().broken_frames, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f022_a_broken_frame_without_an_id_fails_nothing() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    it.peer.send_raw(&b"\xff\xfe garbage \x1b[2J"[..]).await;
+    it.peer.send_broken(Broken::new(None, BrokenWhy::Noise)).await;
+    it.peer.respond(request.id(), said("fine")).await;
+    assert_eq!(text(&call.await.unwrap().unwrap()), "fine");
+    assert_eq!(it.session.counters().broken_frames, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f023_an_oversize_answer_fails_its_own_call_at_once() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    let began = tokio::time::Instant::now();
+    it.peer.send_broken(Broken::new(Some(request.id()), BrokenWhy::TooLarge { limit: 1 << 24 })).await;
+    let error = call.await.unwrap().unwrap_err();
+    assert!(matches!(error, CallError::FrameTooLarge { limit: 0x0100_0000, .. }), "{error:?}");
+    assert_eq!(error.outcome(), CallOutcome::Unknown);
+    assert_eq!(began.elapsed(), seconds(0));
+    assert_next_call_works(&it).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_over_the_limit_is_not_sent() {
+    let memory = MemoryOptions::default().with_max_frame_bytes(512);
+    let it = legacy_with(SessionOptions::default(), memory).await;
+    let request = CallTool::new("x".repeat(600));
+    let error = it.session.call(request, CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::FrameTooLarge { limit: 512, .. }), "{error:?}");
+    assert_eq!(error.outcome(), CallOutcome::NotSent);
+    assert_next_call_works(&it).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f100_a_batch_is_taken_apart_where_the_version_has_them() {
+    let it = legacy_in("2025-03-26", SessionOptions::default(), MemoryOptions::default()).await;
+    let (first, one) = started(&it).await;
+    let (second, two) = started(&it).await;
+    it.peer
+        .send(json!([
+            {"jsonrpc": "2.0", "id": two.id(), "result": said("two")},
+            {"jsonrpc": "2.0", "method": "notifications/unknown"},
+            {"jsonrpc": "2.0", "id": one.id(), "result": said("one")},
+            {"jsonrpc": "2.0", "id": 9, "method": "ping"},
+        ]))
+        .await;
+    assert_eq!(text(&first.await.unwrap().unwrap()), "one");
+    assert_eq!(text(&second.await.unwrap().unwrap()), "two");
+    assert_eq!(it.peer.receive().await.value, json!({"jsonrpc": "2.0", "id": 9, "result": {}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f100_elsewhere_a_batch_fails_the_calls_it_names() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    it.peer.send(json!([{"jsonrpc": "2.0", "id": request.id(), "result": said("x")}])).await;
+    let error = call.await.unwrap().unwrap_err();
+    assert!(matches!(error, CallError::Protocol(ProtocolFault::Batch)), "{error:?}");
+    assert_next_call_works(&it).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f101_a_server_may_use_the_ids_we_use() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    it.peer.send(json!({"jsonrpc": "2.0", "id": request.id(), "method": "ping"})).await;
+    assert_eq!(it.peer.receive().await.value, json!({"jsonrpc": "2.0", "id": request.id(), "result": {}}));
+    assert!(!call.is_finished());
+    it.peer.respond(request.id(), said("ours")).await;
+    assert_eq!(text(&call.await.unwrap().unwrap()), "ours");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f118_a_modern_result_of_another_type_is_a_typed_error() {
+    let it = modern().await;
+    let cases: [(Value, fn(&CallError) -> bool); 4] = [
+        (json!({"content": [], "resultType": "complete"}), |_| false),
+        (json!({"content": []}), |_| false),
+        (json!({"resultType": "input_required", "inputRequests": {}}), |error| {
+            matches!(error, CallError::Unsupported { why: UnsupportedWhy::InputRequired, .. })
+        }),
+        (
+            json!({"content": [], "resultType": "\u{1b}[2J"}),
+            |error| matches!(error, CallError::Protocol(ProtocolFault::ResultType(name)) if !name.contains('\u{1b}')),
+        ),
+    ];
+    for (result, is_expected) in cases {
+        let (call, request) = started(&it).await;
+        it.peer.respond(request.id(), result.clone()).await;
+        match call.await.unwrap() {
+            Ok(_) => assert!(!is_expected(&CallError::Overloaded), "{result}"),
+            Err(error) => assert!(is_expected(&error), "{error:?}"),
+        }
+    }
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_result_may_have_a_member_called_result_type() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    it.peer.respond(request.id(), json!({"content": [], "resultType": "anything"})).await;
+    assert!(call.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_of_the_wrong_shape_fails_its_call_without_quoting_it() {
+    let it = legacy().await;
+    let (call, request) = started(&it).await;
+    it.peer.respond(request.id(), json!({"content": "\u{1b}secret"})).await;
+    let error = call.await.unwrap().unwrap_err();
+    assert!(matches!(error, CallError::Protocol(ProtocolFault::Result(_))), "{error:?}");
+    assert!(!error.to_string().contains('\u{1b}'));
+    assert_next_call_works(&it).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answered_call_wakes_its_caller_once() {
+    let it = legacy().await;
+    let mut call = ByHand::new(call(&it.session));
+    assert!(call.poll().is_pending());
+    let request = it.peer.expect("tools/call").await;
+    it.peer.respond(request.id(), said("x")).await;
+    settle().await;
+    assert_eq!(call.wakes(), 1);
+    assert!(matches!(call.poll(), Poll::Ready(Ok(_))));
+}
