@@ -166,6 +166,11 @@ impl<F: Future> ByHand<F> {
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 
+    /// Polls, or does as if it was not done yet.
+    pub fn poll_if(&mut self, is_wanted: bool) -> Poll<F::Output> {
+        if is_wanted { self.poll() } else { Poll::Pending }
+    }
+
     pub fn wakes(&self) -> usize {
         self.wakes.0.load(Ordering::SeqCst)
     }
