@@ -1,0 +1,146 @@
+//! What is refused before anything is sent, and the liveness probe.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use mcp_proto::{
+    CallTool, Discover, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, Method,
+    Payload, Ping, ReadResource, Request,
+};
+use mcp_session::{
+    CallError, CallOptions, CallOutcome, EraPolicy, ListLimits, Session, SessionOptions, UnsupportedWhy,
+};
+use mcp_transport::testing::MemoryOptions;
+use serde_json::json;
+use support::*;
+use tokio::time::Instant;
+
+async fn without_capabilities() -> Fixture {
+    let options = SessionOptions::default().with_era(EraPolicy::Legacy);
+    let (opening, driver, peer) = unopened(options, MemoryOptions::default());
+    let driver = tokio::spawn(driver.run());
+    let server = async {
+        let initialize = peer.expect("initialize").await;
+        let mut result = initialize_result("2025-11-25");
+        result["capabilities"] = json!({});
+        peer.respond(initialize.id(), result).await;
+        peer.expect("notifications/initialized").await;
+    };
+    let (session, ()) = tokio::join!(opening.handshake(soon()), server);
+    Fixture { session: session.unwrap(), peer, driver }
+}
+
+async fn assert_unsupported<R: Request>(session: &Session, request: R, expected: UnsupportedWhy) {
+    let error = session.call(request, CallOptions::default()).await.map(drop).unwrap_err();
+    assert_eq!(error.outcome(), CallOutcome::NotSent);
+    let CallError::Unsupported { method, why } = error else { panic!("{error:?}") };
+    assert_eq!((method, why), (R::METHOD, expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f116_nothing_is_asked_of_a_server_that_has_not_declared_it() {
+    let it = without_capabilities().await;
+    let why = UnsupportedWhy::Capability;
+    assert_unsupported(&it.session, CallTool::new("x"), why).await;
+    assert_unsupported(&it.session, ReadResource::new("file:///x"), why).await;
+    assert_unsupported(&it.session, GetPrompt::new("x"), why).await;
+    assert_unsupported(&it.session, ListTools::default(), why).await;
+    assert_unsupported(&it.session, ListResourceTemplates::default(), why).await;
+    let options = CallOptions::default;
+    let lists = [
+        it.session.list::<ListPrompts>(options(), ListLimits::default()).await.map(drop),
+        it.session.list::<ListResources>(options(), ListLimits::default()).await.map(drop),
+        it.session.call_raw(Method::TOOLS_CALL, Payload::EMPTY, options()).await.map(drop),
+    ];
+    for list in lists {
+        assert!(matches!(list, Err(CallError::Unsupported { .. })), "{list:?}");
+    }
+    assert_eq!(methods(&it.peer), ["initialize", "notifications/initialized"]);
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b14_a_method_of_the_other_era_is_refused_without_a_byte() {
+    let it = modern().await;
+    assert_unsupported(&it.session, Ping::default(), UnsupportedWhy::Era).await;
+    assert_eq!(methods(&it.peer), ["server/discover"]);
+    let it = legacy().await;
+    assert_unsupported(&it.session, Discover::default(), UnsupportedWhy::Era).await;
+    assert_eq!(methods(&it.peer), ["initialize", "notifications/initialized"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f036_a_probe_is_a_ping_or_a_discovery_and_any_answer_is_life() {
+    for (it, method) in [(legacy().await, "ping"), (modern().await, "server/discover")] {
+        for code in [None, Some(-32601)] {
+            let (alive, ()) = tokio::join!(it.session.probe(soon()), async {
+                let probe = it.peer.expect(method).await;
+                match code {
+                    None if method == "ping" => it.peer.respond(probe.id(), json!({})).await,
+                    None => it.peer.respond(probe.id(), discover_result()).await,
+                    Some(code) => it.peer.respond_error(probe.id(), code, "no").await,
+                }
+            });
+            alive.unwrap();
+        }
+        let error = it.session.probe(Instant::now() + seconds(10)).await.unwrap_err();
+        assert!(error.is_timeout());
+        assert_quiescent(&it.session);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_call_passes_parameters_and_result_on_as_they_are() {
+    let it = legacy().await;
+    let text = r#"{"b":1.50,"a":[0.10,"\u00e9"],"c":{ "d" : null}}"#;
+    let params =
+        Payload::encode(&serde_json::from_str::<&serde_json::value::RawValue>(text).unwrap()).unwrap();
+    let method = Method::from_wire("x/custom");
+    let options = CallOptions::default().with_meta("example.com/trace", "t1").unwrap();
+    let (result, frame) = tokio::join!(it.session.call_raw(method, params, options), async {
+        let request = it.peer.expect("x/custom").await;
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{text}}}"#, request.value["id"]);
+        it.peer.send_raw(answer).await;
+        request.frame
+    });
+    assert_eq!(result.unwrap().as_str(), text);
+    let sent = String::from_utf8(frame.to_vec()).unwrap();
+    let inner = text.strip_suffix('}').unwrap();
+    assert!(sent.contains(&format!(r#""params":{inner},"_meta":{{"example.com/trace":"t1"}}}}"#)), "{sent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_written_is_an_error_of_its_own() {
+    let it = legacy().await;
+    let method = Method::from_wire("x/custom");
+    let params = Payload::encode(&[1, 2]).unwrap();
+    let error = it.session.call_raw(method, params, CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::Encode(_)), "{error:?}");
+    assert_eq!(error.outcome(), CallOutcome::NotSent);
+    assert_quiescent(&it.session);
+}
+
+#[test]
+fn everything_public_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync + std::fmt::Debug>() {}
+    fn sent<T: Send + std::fmt::Debug>() {}
+    shared::<Session>();
+    shared::<mcp_session::Gate>();
+    shared::<mcp_session::LiveSession>();
+    shared::<mcp_session::Opening>();
+    shared::<SessionOptions>();
+    shared::<CallOptions>();
+    shared::<CallError>();
+    shared::<mcp_session::HandshakeError>();
+    shared::<mcp_session::SessionEvent>();
+    sent::<mcp_session::Call<ListTools>>();
+    sent::<mcp_session::RawCall>();
+    sent::<mcp_session::Driver>();
+}

@@ -1,0 +1,230 @@
+//! What a server says unasked: requests, notifications, floods of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use mcp_proto::CallTool;
+use mcp_session::{Call, CallOptions, ListKind, Session, SessionEvent, SessionOptions};
+use mcp_transport::testing::{MemoryOptions, ScriptedPeer};
+use serde_json::{Value, json};
+use support::*;
+use tokio::time::Instant;
+
+fn call(session: &Session) -> Call<CallTool> {
+    session.call(CallTool::new("any"), CallOptions::default())
+}
+
+async fn request(peer: &ScriptedPeer, id: Value, method: &str) {
+    peer.send(json!({"jsonrpc": "2.0", "id": id, "method": method})).await;
+}
+
+async fn notify(peer: &ScriptedPeer, method: &str, params: Value) {
+    peer.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+}
+
+async fn log(peer: &ScriptedPeer, line: usize) {
+    notify(peer, "notifications/message", json!({"level": "info", "data": line})).await;
+}
+
+fn logged(event: &SessionEvent) -> usize {
+    let SessionEvent::Log(message) = event else { panic!("{event:?}") };
+    message.data.decode().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn f122_a_ping_is_answered_at_once_while_a_call_waits() {
+    let it = legacy().await;
+    let mut waiting = ByHand::new(call(&it.session));
+    assert!(waiting.poll().is_pending());
+    it.peer.expect("tools/call").await;
+    let began = Instant::now();
+    for id in [json!(1), json!("a"), json!("1")] {
+        request(&it.peer, id.clone(), "ping").await;
+        assert_eq!(it.peer.receive().await.value, json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+    }
+    assert_eq!(began.elapsed(), seconds(0));
+    assert!(waiting.poll().is_pending());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f122_a_ping_is_answered_although_the_queue_is_full_of_calls() {
+    let memory = MemoryOptions::default().with_queue(1).with_window(0);
+    let it = legacy_with(SessionOptions::default(), memory).await;
+    let mut calls = [ByHand::new(call(&it.session)), ByHand::new(call(&it.session))];
+    assert!(calls.iter_mut().all(|call| call.poll().is_pending()));
+    request(&it.peer, json!(7), "ping").await;
+    settle().await;
+    it.peer.expect("tools/call").await;
+    assert_eq!(it.peer.receive().await.value["id"], 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b8_an_unknown_request_is_refused_and_a_notification_never_answered() {
+    let it = legacy().await;
+    notify(&it.peer, "notifications/what", json!({})).await;
+    notify(&it.peer, "tools/call", json!([])).await;
+    notify(&it.peer, "notifications/message", json!({"no": "level"})).await;
+    for method in ["roots/list", "sampling/createMessage", "no\u{1b}[2Jsuch"] {
+        request(&it.peer, json!(3), method).await;
+        let refusal = it.peer.receive().await.value;
+        assert_eq!((&refusal["id"], &refusal["error"]["code"]), (&json!(3), &json!(-32601)));
+    }
+    let counters = it.session.counters();
+    assert_eq!((counters.refused_requests, counters.ignored_notifications), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t49_a_request_from_a_modern_server_gets_not_one_byte() {
+    let it = modern().await;
+    for method in ["ping", "roots/list"] {
+        request(&it.peer, json!(3), method).await;
+    }
+    settle().await;
+    assert_eq!(methods(&it.peer), ["server/discover"]);
+    assert_eq!(it.session.counters().refused_requests, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f119_s97_a_cancel_notice_from_the_server_changes_nothing() {
+    for it in [legacy().await, modern().await] {
+        let running = tokio::spawn(call(&it.session));
+        let request = it.peer.expect("tools/call").await;
+        for id in [request.value["id"].clone(), json!("unknown"), json!(null)] {
+            notify(&it.peer, "notifications/cancelled", json!({"requestId": id})).await;
+        }
+        it.peer.respond(request.id(), said("fine")).await;
+        running.await.unwrap().unwrap();
+        assert_eq!(it.session.counters().ignored_notifications, 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_come_in_order_and_end_with_the_session() {
+    let it = legacy().await;
+    log(&it.peer, 1).await;
+    notify(&it.peer, "notifications/tools/list_changed", json!({})).await;
+    notify(&it.peer, "notifications/prompts/list_changed", json!({})).await;
+    log(&it.peer, 2).await;
+    notify(&it.peer, "notifications/resources/list_changed", json!({})).await;
+    let mut events = Vec::new();
+    for _ in 0..5 {
+        events.push(it.session.next_event().await.unwrap());
+    }
+    assert_eq!(logged(&events.remove(0)), 1);
+    assert_eq!(logged(&events.remove(2)), 2);
+    let kinds = [ListKind::Tools, ListKind::Prompts, ListKind::Resources];
+    assert_eq!(events, kinds.map(SessionEvent::ListChanged));
+
+    log(&it.peer, 3).await;
+    it.peer.close(mcp_transport::CloseReason::EndOfStream);
+    it.driver.await.unwrap();
+    assert_eq!(logged(&it.session.next_event().await.unwrap()), 3, "what came before the end is kept");
+    let (one, two) = tokio::join!(it.session.next_event(), it.session.next_event());
+    assert_eq!((one, two), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f110_a_storm_of_list_changes_is_one_event() {
+    let it = legacy().await;
+    for _ in 0..10_000 {
+        notify(&it.peer, "notifications/tools/list_changed", json!({})).await;
+    }
+    settle().await;
+    assert_eq!(it.session.next_event().await, Some(SessionEvent::ListChanged(ListKind::Tools)));
+    notify(&it.peer, "notifications/tools/list_changed", json!({})).await;
+    assert_eq!(it.session.next_event().await, Some(SessionEvent::ListChanged(ListKind::Tools)));
+    assert_eq!(it.session.counters().dropped_events, 0);
+    let mut none = ByHand::new(it.session.next_event());
+    assert!(none.poll().is_pending());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f026_f107_a_flood_of_notifications_drops_the_oldest_lines_and_no_answer() {
+    const FLOOD: usize = 20_000;
+    let it = legacy().await;
+    notify(&it.peer, "notifications/tools/list_changed", json!({})).await;
+    let running = tokio::spawn(call(&it.session));
+    let request = it.peer.expect("tools/call").await;
+    for line in 0..FLOOD {
+        log(&it.peer, line).await;
+        notify(&it.peer, "notifications/unknown", json!({"line": line})).await;
+        if line == FLOOD / 2 {
+            it.peer.respond(request.id(), said("in between")).await;
+        }
+    }
+    running.await.unwrap().unwrap();
+    settle().await;
+    assert_eq!(it.session.next_event().await, Some(SessionEvent::ListChanged(ListKind::Tools)));
+    for line in FLOOD - 255..FLOOD {
+        assert_eq!(logged(&it.session.next_event().await.unwrap()), line);
+    }
+    let counters = it.session.counters();
+    assert_eq!(counters.ignored_notifications, FLOOD as u64);
+    assert_eq!(counters.dropped_events, FLOOD as u64 - 255);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_starves_neither_callers_nor_deadlines() {
+    let it = legacy().await;
+    let flood = tokio::spawn(async move {
+        for line in 0.. {
+            log(&it.peer, line).await;
+            // The clock moves only when everybody waits, so the flood lets a little time pass itself.
+            if line % 100 == 0 {
+                tokio::time::advance(std::time::Duration::from_millis(10)).await;
+                if cancelled_ids(&it.peer).len() == 1 {
+                    return line;
+                }
+            }
+        }
+        unreachable!()
+    });
+    let options = CallOptions::default().with_timeout(seconds(1));
+    let error = it.session.call(CallTool::new("any"), options).await.unwrap_err();
+    assert!(error.is_timeout());
+    assert!((9_000..=11_000).contains(&flood.await.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f025_two_full_pipes_do_not_lock_each_other() {
+    // The server reads nothing until somebody has taken what it writes, and the way to it is full.
+    let memory = MemoryOptions::default().with_queue(2).with_window(0).with_inbound(1);
+    let it = legacy_with(SessionOptions::default(), memory).await;
+    let calls: Vec<_> = (0..8).map(|_| tokio::spawn(call(&it.session))).collect();
+    settle().await;
+    for line in 0..1000 {
+        log(&it.peer, line).await;
+    }
+    for _ in 0..8 {
+        let request = it.peer.expect("tools/call").await;
+        for line in 0..100 {
+            log(&it.peer, line).await;
+        }
+        it.peer.respond(request.id(), said("x")).await;
+    }
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_a_server_does_not_read_are_dropped_and_counted() {
+    let memory = MemoryOptions::default().with_queue(1).with_reserve(1).with_window(0);
+    let it = legacy_with(SessionOptions::default(), memory).await;
+    it.peer.pause_reading();
+    for id in 0..10 {
+        request(&it.peer, json!(id), "ping").await;
+    }
+    settle().await;
+    assert_eq!(it.session.counters().unsent_replies, 8);
+    it.peer.resume();
+    assert_eq!(it.peer.receive().await.value["id"], 0);
+}
