@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a session has seen that was not as it should be, since it was opened.
+/// What a session has seen since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -11,6 +11,8 @@ pub struct Counters {
     pub cancels_sent: u64,
     /// Events dropped because nobody took them.
     pub dropped_events: u64,
+    /// Frames that have arrived, of whatever kind: a sign of life.
+    pub frames: u64,
     /// Notifications that mean nothing here: unknown ones, cancel notices, malformed ones.
     pub ignored_notifications: u64,
     /// Progress of no running call, or that did not grow.
@@ -35,6 +37,7 @@ pub(crate) struct Counts {
     pub(crate) broken_frames: Count,
     pub(crate) cancels_sent: Count,
     pub(crate) dropped_events: Count,
+    pub(crate) frames: Count,
     pub(crate) ignored_notifications: Count,
     pub(crate) ignored_progress: Count,
     pub(crate) late_replies: Count,
@@ -60,6 +63,7 @@ impl Counts {
             broken_frames: self.broken_frames.read(),
             cancels_sent: self.cancels_sent.read(),
             dropped_events: self.dropped_events.read(),
+            frames: self.frames.read(),
             ignored_notifications: self.ignored_notifications.read(),
             ignored_progress: self.ignored_progress.read(),
             late_replies: self.late_replies.read(),

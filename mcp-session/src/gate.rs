@@ -1,11 +1,11 @@
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcp_proto::{Method, Paginated, Payload, PeerInfo, Request};
 use mcp_transport::{CloseReason, Closed, Dispatch};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Call, Pass, RawCall};
@@ -29,6 +29,7 @@ pub struct Gate {
     queued: AtomicUsize,
     queue_limit: usize,
     published: Mutex<Published>,
+    returns: Arc<Returns>,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +88,16 @@ pub struct LiveSession {
 /// The place of one call in its gate; free again when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    _permit: OwnedSemaphorePermit,
+    /// Taken when dropped, so that it is free before anybody is told.
+    permit: Option<OwnedSemaphorePermit>,
+    returns: Arc<Returns>,
+}
+
+/// Tells of permits that come back, to those who wait for the last one.
+#[derive(Debug, Default)]
+struct Returns {
+    are_awaited: AtomicBool,
+    returned: Notify,
 }
 
 impl Gate {
@@ -101,6 +111,7 @@ impl Gate {
             queued: AtomicUsize::new(0),
             queue_limit: queue,
             published: Mutex::default(),
+            returns: Arc::default(),
         })
     }
 
@@ -177,7 +188,8 @@ impl Gate {
         };
         let published = self.published();
         let session = published.session.clone().ok_or(GateError::NotLive)?;
-        Ok(LiveSession { permit: Permit { _permit: permit }, session, generation: published.newest })
+        let permit = Permit { permit: Some(permit), returns: Arc::clone(&self.returns) };
+        Ok(LiveSession { permit, session, generation: published.newest })
     }
 
     /// Permits that are taken: calls in flight and guards that are held.
@@ -196,6 +208,26 @@ impl Gate {
     #[must_use]
     pub fn idle(&self) -> bool {
         self.in_flight() == 0 && self.queued() == 0
+    }
+
+    /// Waits until no permit is taken. Meant for a closed gate: an open one may fill again at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn drained(&self) {
+        loop {
+            let mut returned = std::pin::pin!(self.returns.returned.notified());
+            returned.as_mut().enable();
+            self.returns.are_awaited.store(true, Ordering::Relaxed);
+            // Pairs with the fence in `Permit::drop`: either that permit is seen to be free here, or
+            // its drop sees that it is awaited.
+            fence(Ordering::SeqCst);
+            if self.in_flight() == 0 {
+                return;
+            }
+            returned.await;
+        }
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
@@ -227,7 +259,12 @@ impl LiveSession {
     /// As [`Session::call`], refused with [`CallError::SessionGone`] once the gate has retracted this
     /// generation.
     pub fn call<R: Request>(self, request: R, options: CallOptions) -> Call<R> {
-        self.session.call_through(&request, options, self.permit)
+        self.call_ref(&request, options)
+    }
+
+    /// As [`call`](Self::call), for a caller that may have to make the same call again.
+    pub fn call_ref<R: Request>(self, request: &R, options: CallOptions) -> Call<R> {
+        self.session.call_through(request, options, self.permit)
     }
 
     /// Makes a call whose parameters and result stay undecoded; see [`call`](Self::call).
@@ -261,6 +298,16 @@ impl<'a> Place<'a> {
         let taken = gate.queued.fetch_add(1, Ordering::Relaxed);
         let place = Self(&gate.queued);
         if taken >= gate.queue_limit { Err(GateError::Overloaded) } else { Ok(place) }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        fence(Ordering::SeqCst);
+        if self.returns.are_awaited.load(Ordering::Relaxed) {
+            self.returns.returned.notify_waiters();
+        }
     }
 }
 

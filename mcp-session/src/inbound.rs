@@ -12,6 +12,7 @@ use crate::shared::Shared;
 /// What arrives, sent to where it belongs. Nothing here waits.
 impl Shared {
     pub(crate) fn route(&self, inbound: Inbound) {
+        self.counts.frames.add();
         match inbound {
             Inbound::Message { frame, .. } => match parse_frame(&frame) {
                 Ok(Frame::Single(message)) => self.on_message(message),

@@ -45,6 +45,13 @@ pub enum Truncated {
     Pages,
 }
 
+/// The empty list, whole.
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), truncated: None }
+    }
+}
+
 impl Default for ListLimits {
     fn default() -> Self {
         Self { max_pages: 100, max_items: 10_000 }
