@@ -1,1 +1,53 @@
 #![doc = include_str!("../README.md")]
+
+mod account;
+mod actor;
+mod backoff;
+mod breaker;
+mod budget;
+mod call;
+mod connection;
+mod error;
+mod event;
+mod failure;
+mod handle;
+mod jitter;
+mod keepalive;
+mod latch;
+mod lists;
+mod machine;
+mod options;
+mod orders;
+mod pace;
+mod report;
+mod root;
+mod runtime;
+mod server;
+mod state;
+mod status;
+mod stop_plan;
+mod supervisor;
+mod timer;
+
+// Owning servers.
+pub use options::{KillHook, ServerOptions, ServerSpec, Startup, SupervisorOptions};
+pub use supervisor::{Removal, Shutdown, Supervisor};
+
+// Using one.
+pub use handle::ServerHandle;
+pub use lists::Lists;
+
+// Where it stands and what happens to it.
+pub use event::ServerEvent;
+pub use report::{Exceeded, ServerReport, ShutdownReport, StopStep};
+pub use state::{DormantReason, ParkReason, State};
+pub use status::ServerStatus;
+
+// Limits.
+pub use backoff::BackoffOptions;
+pub use breaker::{BreakerOptions, BreakerState};
+pub use keepalive::KeepaliveOptions;
+
+// What can go wrong.
+pub use error::{AddError, CallError, StillDraining, WaitingFor};
+pub use failure::{Failure, Stage};

@@ -1,0 +1,68 @@
+use tokio::time::Instant;
+
+use crate::breaker::{Admission, Breaker, BreakerOptions, BreakerState};
+use crate::budget::RetryBudget;
+
+/// What the calls of one server have taught about it. Behind one short lock; knows no clock.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) breaker: Breaker,
+    budget: RetryBudget,
+    last_ok: Option<Instant>,
+    proven: u64,
+    losses: u64,
+}
+
+impl Account {
+    pub(crate) fn new(breaker: BreakerOptions) -> Self {
+        Self {
+            breaker: Breaker::new(breaker),
+            budget: RetryBudget::new(),
+            last_ok: None,
+            proven: 0,
+            losses: 0,
+        }
+    }
+
+    pub(crate) fn admit(&mut self, now: Instant) -> Admission {
+        self.breaker.admit(now)
+    }
+
+    /// A call on `generation` has succeeded. Tells whether this is the first proof of its health.
+    pub(crate) fn on_success(&mut self, generation: u64, now: Instant) -> bool {
+        self.breaker.on_answer();
+        self.budget.on_success();
+        self.last_ok = Some(now);
+        let is_first = generation > self.proven;
+        self.proven = self.proven.max(generation);
+        is_first
+    }
+
+    /// The server answered, but not with a success.
+    pub(crate) fn on_answer(&mut self) {
+        self.breaker.on_answer();
+    }
+
+    /// A connection that was ready broke. Tells whether calls are refused from now on.
+    pub(crate) fn on_strike(&mut self, generation: u64, now: Instant) -> bool {
+        self.losses += 1;
+        self.breaker.on_strike(generation, now)
+    }
+
+    /// Whether one more repeat is affordable.
+    pub(crate) fn may_repeat(&mut self) -> bool {
+        self.budget.withdraw()
+    }
+
+    pub(crate) fn breaker_state(&self) -> BreakerState {
+        self.breaker.state()
+    }
+
+    pub(crate) fn last_ok(&self) -> Option<Instant> {
+        self.last_ok
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses
+    }
+}

@@ -1,0 +1,374 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_transport::{CloseReport, Ending};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::connection::{Link, News, prepare};
+use crate::failure::Failure;
+use crate::jitter::Jitter;
+use crate::machine::{Action, Event, Machine};
+use crate::orders::Wishes;
+use crate::report::{ServerReport, StopStep};
+use crate::server::{Offer, Server};
+use crate::state::State;
+use crate::stop_plan::{StopPlan, later};
+use crate::timer;
+
+/// The owner of one server: of its state, its connection and every task that belongs to it.
+///
+/// It feeds the [`Machine`] with what happens and does what that answers; it decides nothing.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    server: Arc<Server>,
+    machine: Machine,
+    /// The one connection that may exist.
+    link: Option<Link>,
+    /// Its task: one at a time.
+    tasks: JoinSet<Option<CloseReport>>,
+    last_error: Option<Arc<Failure>>,
+    /// The calls of this connection are given their time.
+    draining: Option<u64>,
+    stopping: Option<Stopping>,
+    is_finished: bool,
+}
+
+/// A stop in progress.
+#[derive(Debug)]
+struct Stopping {
+    plan: StopPlan,
+    report: ServerReport,
+    is_aborted: bool,
+}
+
+/// One thing that the actor has to deal with.
+enum Input {
+    Drained(u64),
+    Joined(Result<Option<CloseReport>, JoinError>),
+    News(News),
+    Time,
+    Wishes(Wishes, u64),
+}
+
+impl Actor {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        let jitter = Jitter::for_server(server.runtime.seed, &server.name);
+        Self {
+            machine: Machine::new(server.options.policy(), jitter),
+            server,
+            link: None,
+            tasks: JoinSet::new(),
+            last_error: None,
+            draining: None,
+            stopping: None,
+            is_finished: false,
+        }
+    }
+
+    /// Runs the server until it is stopped; returns when nothing of it is left.
+    pub(crate) async fn run(mut self) {
+        if let Some(begin) = self.server.options.begin() {
+            self.feed(Event::Enable(begin));
+        }
+        while !self.is_finished {
+            match self.next().await {
+                Input::Drained(generation) => self.on_drained(generation),
+                Input::Joined(joined) => self.on_joined(joined),
+                Input::News(news) => self.on_news(news),
+                Input::Time => self.on_time(),
+                Input::Wishes(wishes, number) => {
+                    self.on_wishes(wishes);
+                    self.server.handled.send_replace(number);
+                }
+            }
+        }
+        self.conclude();
+    }
+
+    /// Waits for the next thing, in the order in which things matter: orders, what the connection
+    /// tells (before its end), the end, and timers last, so that no limit beats what it limits.
+    async fn next(&mut self) -> Input {
+        let deadline = self.next_deadline();
+        tokio::select! {
+            biased;
+            (wishes, number) = self.server.orders.next() => Input::Wishes(wishes, number),
+            news = next_news(self.link.as_mut()) => Input::News(news),
+            Some(joined) = self.tasks.join_next() => Input::Joined(joined),
+            generation = drained(&self.server, self.draining) => Input::Drained(generation),
+            () = timer::until(deadline) => Input::Time,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let Some(stopping) = &self.stopping else { return self.machine.next_deadline() };
+        Some(stopping.next_deadline(self.draining.is_some()))
+    }
+
+    fn on_wishes(&mut self, wishes: Wishes) {
+        if wishes.stop {
+            self.on_stop();
+        }
+        let begin = self.server.options.begin().unwrap_or(crate::machine::Begin::Now);
+        let events = [
+            wishes.enabled.map(|on| if on { Event::Enable(begin) } else { Event::Disable }),
+            wishes.reconnect.map(Event::Reconnect),
+            wishes.wake.then_some(Event::Wake),
+            wishes.demand.then_some(Event::Demand),
+            wishes.proven.map(Event::Proven),
+        ];
+        for event in events.into_iter().flatten() {
+            self.feed(event);
+        }
+        if let Some(link) = self.link.as_ref().filter(|link| Some(link.generation) == wishes.suspect) {
+            link.suspect();
+        }
+    }
+
+    fn on_stop(&mut self) {
+        let limits = &self.server.runtime.options;
+        let shutdown = self.server.runtime.plan.get().copied();
+        match &mut self.stopping {
+            Some(stopping) => stopping.plan = shutdown.map_or(stopping.plan, |plan| plan.min(stopping.plan)),
+            None => {
+                let plan =
+                    shutdown.unwrap_or_else(|| StopPlan::new(Instant::now(), limits.drain, limits.total));
+                let report = ServerReport::new(Arc::clone(&self.server.name));
+                self.stopping = Some(Stopping { plan, report, is_aborted: false });
+                self.feed(Event::Stop);
+            }
+        }
+        // A connection that is being closed already has as much time as the plan leaves, no more.
+        if let Some(link) = self.link.as_ref().filter(|link| link.is_closing()) {
+            link.close(self.close_by());
+        }
+    }
+
+    fn on_news(&mut self, news: News) {
+        let Some(link) = &mut self.link else { return };
+        let generation = link.generation;
+        match news {
+            News::Up(session, lists) => {
+                let peer = Arc::new(session.peer().clone());
+                let era = peer.era;
+                link.session = Some(session);
+                self.server.set_offer(Some(Offer { lists: Arc::new(lists), peer }));
+                self.feed(Event::Up(generation, era));
+            }
+            News::Lost(failure) => self.on_lost(generation, failure),
+        }
+    }
+
+    fn on_lost(&mut self, generation: u64, failure: Failure) {
+        let loss = failure.loss();
+        let was_wanted = self.link.as_ref().is_some_and(|link| !link.is_closing());
+        let failure = Arc::new(failure);
+        if was_wanted {
+            self.last_error = Some(Arc::clone(&failure));
+        }
+        self.feed(Event::Lost(generation, loss));
+        if was_wanted && self.stopping.is_none() {
+            let next = self.machine.state();
+            tracing::warn!(server = %self.server.name, generation, error = %failure, next = next.name(), "connection lost");
+        }
+    }
+
+    /// The task of the connection has ended, and with it everything that belonged to it.
+    fn on_joined(&mut self, joined: Result<Option<CloseReport>, JoinError>) {
+        // It may have told something in the very moment before.
+        while let Some(news) = self.link.as_mut().and_then(|link| link.news.try_recv().ok()) {
+            self.on_news(news);
+        }
+        let Some(link) = self.link.take() else { return };
+        let generation = link.generation;
+        match joined {
+            Ok(closing) => self.on_closed(generation, closing),
+            Err(error) if error.is_panic() => {
+                tracing::error!(server = %self.server.name, generation, %error, "the task of a connection panicked");
+                if let Some(stopping) = &mut self.stopping {
+                    let what = format!("the task of connection {generation} panicked");
+                    stopping.report.ending = Ending::Abandoned;
+                    stopping.report.exceed(StopStep::Join, stopping.plan.began.elapsed(), what);
+                }
+                self.link = Some(link);
+                self.on_lost(generation, Failure::Panicked);
+                self.link = None;
+            }
+            // Aborted, which only a stop does.
+            Err(_) => {
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.report.ending = Ending::Abandoned;
+                }
+            }
+        }
+        self.feed(Event::Gone(generation));
+    }
+
+    fn on_closed(&mut self, generation: u64, closing: Option<CloseReport>) {
+        let Some(closing) = closing else { return };
+        match &mut self.stopping {
+            Some(stopping) => stopping.report.on_close(&closing),
+            None if closing.ending >= Ending::Killed => {
+                tracing::warn!(
+                    server = %self.server.name,
+                    generation,
+                    ending = ?closing.ending,
+                    elapsed_ms = closing.elapsed.as_millis(),
+                    "a connection did not end by itself"
+                );
+            }
+            None => {}
+        }
+    }
+
+    fn on_drained(&mut self, generation: u64) {
+        self.draining = None;
+        self.feed(Event::Drained(generation));
+    }
+
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        let running = self.server.gate.in_flight();
+        let Some(stopping) = &mut self.stopping else { return self.feed(Event::Tick) };
+        let due = stopping.next_deadline(self.draining.is_some());
+        if now < due || stopping.plan.excuse(due, now) {
+            return;
+        }
+        let elapsed = now.saturating_duration_since(stopping.plan.began);
+        if let Some(generation) = self.draining {
+            stopping.report.calls_cancelled += running;
+            stopping.report.exceed(StopStep::Drain, elapsed, format!("{running} running calls"));
+            self.on_drained(generation);
+        } else if !stopping.is_aborted {
+            stopping.is_aborted = true;
+            let generation = self.link.as_ref().map_or(0, |link| link.generation);
+            stopping.report.tasks_aborted += self.tasks.len();
+            stopping.report.exceed(StopStep::Join, elapsed, format!("the task of connection {generation}"));
+            self.tasks.abort_all();
+        } else {
+            stopping.report.ending = Ending::Abandoned;
+            let what = "an aborted task did not end".to_owned();
+            stopping.report.exceed(StopStep::Join, elapsed, what);
+            self.is_finished = true;
+        }
+    }
+
+    /// Tells the machine what has happened and does what it answers.
+    fn feed(&mut self, event: Event) {
+        let before = self.machine.state();
+        match self.machine.on(event, Instant::now()) {
+            Ok(actions) => actions.into_iter().for_each(|action| self.execute(action)),
+            Err(illegal) => {
+                tracing::error!(server = %self.server.name, error = %illegal, "a broken invariant")
+            }
+        }
+        if self.machine.state() != before {
+            self.announce();
+        }
+    }
+
+    fn execute(&mut self, action: Action) {
+        let link = |generation| self.link.as_ref().filter(|link: &&Link| link.generation == generation);
+        match action {
+            Action::Close(generation) => {
+                if let Some(link) = link(generation) {
+                    link.close(self.close_by());
+                }
+            }
+            Action::Connect { generation, era, haste } => {
+                let (link, task) = prepare(Arc::clone(&self.server), generation, era, haste);
+                self.link = Some(link);
+                self.tasks.spawn(task.run());
+            }
+            Action::Drain(generation) => self.draining = Some(generation),
+            Action::Finish => self.is_finished = true,
+            Action::Publish(generation) => {
+                if let Some(session) = link(generation).and_then(|link| link.session.clone()) {
+                    self.server.gate.publish(generation, session);
+                }
+            }
+            Action::Refuse => self.server.gate.close(),
+            Action::Retract(generation) => self.server.gate.retract(generation),
+            Action::Strike(generation) => {
+                if self.server.account().on_strike(generation, Instant::now()) {
+                    tracing::warn!(server = %self.server.name, generation, "calls are refused: the connection keeps breaking");
+                }
+            }
+        }
+    }
+
+    fn announce(&self) {
+        let state = self.machine.state();
+        if let State::Parked { .. } | State::Disabled | State::NeedsAuth | State::Stopped = state {
+            // Gone before it is announced: whoever sees the state does not see the tools.
+            self.server.set_offer(None);
+        }
+        if state != State::Stopped {
+            tracing::info!(server = %self.server.name, state = state.name(), generation = self.machine.generation(), "state changed");
+        }
+        self.server.announce(|status| {
+            status.state = state;
+            status.generation = self.machine.generation();
+            status.ever_ready = self.machine.ever_ready();
+            status.last_error.clone_from(&self.last_error);
+        });
+    }
+
+    /// Nothing is left: hands the report over.
+    fn conclude(&mut self) {
+        if let Some(stopping) = self.stopping.take() {
+            let elapsed = stopping.plan.began.elapsed();
+            tracing::info!(server = %self.server.name, ending = ?stopping.report.ending, elapsed_ms = elapsed.as_millis(), "server stopped");
+            self.server.ended.set(stopping.report);
+        }
+        self.server.retire();
+    }
+
+    fn close_by(&self) -> Instant {
+        let limit: Duration = self.server.options.close_limit;
+        let by = later(Instant::now(), limit);
+        self.stopping.as_ref().map_or(by, |stopping| stopping.plan.close_by)
+    }
+}
+
+/// An actor that is dropped while it runs takes its tasks along; callers must not wait for it.
+impl Drop for Actor {
+    fn drop(&mut self) {
+        self.server.retire();
+    }
+}
+
+impl Stopping {
+    fn next_deadline(&self, is_draining: bool) -> Instant {
+        if is_draining {
+            self.plan.drain_by
+        } else if self.is_aborted {
+            self.plan.end_by
+        } else {
+            self.plan.abort_at
+        }
+    }
+}
+
+async fn next_news(link: Option<&mut Link>) -> News {
+    let news = match link {
+        Some(link) => link.news.recv().await,
+        None => None,
+    };
+    match news {
+        Some(news) => news,
+        // Without a connection there is nothing to hear; its end is seen by joining it.
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the calls of a connection have ended, if they are given that time.
+async fn drained(server: &Server, draining: Option<u64>) -> u64 {
+    match draining {
+        Some(generation) => {
+            server.gate.drained().await;
+            generation
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,249 @@
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+/// When calls are refused because the connection keeps breaking under them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BreakerOptions {
+    /// Strikes in a row that open the breaker. Default 5.
+    pub open_after: u32,
+    /// How long it stays open the first time; doubles with each probe that fails. Default 30 s.
+    pub open_for: Duration,
+    /// The longest time it stays open. Default 300 s.
+    pub cap: Duration,
+}
+
+impl Default for BreakerOptions {
+    fn default() -> Self {
+        Self { open_after: 5, open_for: Duration::from_secs(30), cap: Duration::from_secs(300) }
+    }
+}
+
+impl BreakerOptions {
+    /// Sets the number of strikes that open the breaker.
+    #[must_use]
+    pub fn with_open_after(mut self, strikes: u32) -> Self {
+        self.open_after = strikes;
+        self
+    }
+
+    /// Sets how long the breaker stays open the first time.
+    #[must_use]
+    pub fn with_open_for(mut self, time: Duration) -> Self {
+        self.open_for = time;
+        self
+    }
+}
+
+/// Whether calls are let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// Calls pass.
+    Closed,
+    /// One call passes and decides.
+    HalfOpen,
+    /// Calls are refused.
+    Open,
+}
+
+/// Refuses calls while a server's connection keeps breaking.
+///
+/// Only the connection counts: a generation that was ready and broke is one strike, however many
+/// calls it took down, and whatever a tool answers is a success.
+///
+/// ```text
+///            5 strikes in a row             time is up
+///   Closed ──────────────────────▶ Open ──────────────────▶ HalfOpen: one call passes
+///     ▲                             ▲                          │  │  ▲        │
+///     │                             └── strike: twice as long ─┘  │  └─ no ───┘ dropped, timed out
+///     └───────────────────────────── an answer ───────────────────┘     verdict
+/// ```
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    options: BreakerOptions,
+    state: Inner,
+    strikes: u32,
+    /// The newest generation that was struck: further losses of it are the same event.
+    struck: u64,
+    /// Counts the probes, so that a late end of an old one is told from the present one.
+    probes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inner {
+    Closed,
+    HalfOpen { round: u32, probe: Option<u64> },
+    Open { round: u32, until: Instant },
+}
+
+/// The answer to a call that asks to pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Go on.
+    Pass,
+    /// Go on; this call decides. [`Breaker::on_end_of_probe`] must follow with this number.
+    Probe(u64),
+    /// Refused; `retry_in` is zero while another call is the probe.
+    Refused { retry_in: Duration },
+}
+
+impl Breaker {
+    pub(crate) fn new(options: BreakerOptions) -> Self {
+        Self { options, state: Inner::Closed, strikes: 0, struck: 0, probes: 0 }
+    }
+
+    pub(crate) fn admit(&mut self, now: Instant) -> Admission {
+        match self.state {
+            Inner::Closed => Admission::Pass,
+            Inner::Open { until, .. } if now < until => Admission::Refused { retry_in: until - now },
+            Inner::HalfOpen { probe: Some(_), .. } => Admission::Refused { retry_in: Duration::ZERO },
+            Inner::Open { round, .. } | Inner::HalfOpen { round, probe: None } => {
+                self.probes += 1;
+                self.state = Inner::HalfOpen { round, probe: Some(self.probes) };
+                Admission::Probe(self.probes)
+            }
+        }
+    }
+
+    /// The server answered, with whatever.
+    pub(crate) fn on_answer(&mut self) {
+        self.strikes = 0;
+        self.state = Inner::Closed;
+    }
+
+    /// The connection `generation` broke. Tells whether this opened the breaker.
+    pub(crate) fn on_strike(&mut self, generation: u64, now: Instant) -> bool {
+        if generation <= self.struck {
+            return false;
+        }
+        self.struck = generation;
+        self.strikes = self.strikes.saturating_add(1);
+        let round = match self.state {
+            Inner::Closed if self.strikes < self.options.open_after => return false,
+            Inner::Closed => 0,
+            Inner::HalfOpen { round, .. } => round.saturating_add(1),
+            Inner::Open { .. } => return false,
+        };
+        let time = self.options.open_for.saturating_mul(2_u32.saturating_pow(round)).min(self.options.cap);
+        self.state = Inner::Open { round, until: now + time };
+        true
+    }
+
+    /// The probing call has ended. If that told nothing about the connection, the next one may try.
+    pub(crate) fn on_end_of_probe(&mut self, number: u64) {
+        if let Inner::HalfOpen { round, probe } = self.state
+            && probe == Some(number)
+        {
+            self.state = Inner::HalfOpen { round, probe: None };
+        }
+    }
+
+    pub(crate) fn state(&self) -> BreakerState {
+        match self.state {
+            Inner::Closed => BreakerState::Closed,
+            Inner::HalfOpen { .. } => BreakerState::HalfOpen,
+            Inner::Open { .. } => BreakerState::Open,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A breaker that has just been opened by the generations 1 to 5.
+    fn opened(now: Instant) -> Breaker {
+        let mut breaker = Breaker::new(BreakerOptions::default());
+        for generation in 1..=4 {
+            assert!(!breaker.on_strike(generation, now));
+            assert_eq!(breaker.admit(now), Admission::Pass);
+        }
+        assert!(breaker.on_strike(5, now));
+        breaker
+    }
+
+    #[test]
+    fn five_strikes_in_a_row_open_it() {
+        let now = Instant::now();
+        let mut breaker = opened(now);
+        assert_eq!(breaker.admit(now), Admission::Refused { retry_in: 30 * SECOND });
+        assert_eq!(breaker.admit(now + 29 * SECOND), Admission::Refused { retry_in: SECOND });
+    }
+
+    #[test]
+    fn i27_an_answer_in_between_starts_the_count_over() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(BreakerOptions::default());
+        for generation in 1..100 {
+            assert!(!breaker.on_strike(generation, now));
+            if generation % 4 == 0 {
+                breaker.on_answer();
+            }
+        }
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn one_generation_is_one_strike_however_many_calls_it_took_down() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(BreakerOptions::default());
+        for _ in 0..100 {
+            breaker.on_strike(1, now);
+        }
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn i26_half_open_admits_exactly_one_call() {
+        let now = Instant::now();
+        let mut breaker = opened(now);
+        let later = now + 30 * SECOND;
+        assert_eq!(breaker.admit(later), Admission::Probe(1));
+        for _ in 0..99 {
+            assert_eq!(breaker.admit(later), Admission::Refused { retry_in: Duration::ZERO });
+        }
+        breaker.on_answer();
+        assert_eq!(breaker.admit(later), Admission::Pass);
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn a_failed_probe_doubles_the_time_up_to_the_cap() {
+        let mut now = Instant::now();
+        let mut breaker = opened(now);
+        for (round, seconds) in [30, 60, 120, 240, 300, 300].into_iter().enumerate() {
+            let Admission::Refused { retry_in } = breaker.admit(now) else { panic!("open") };
+            assert_eq!(retry_in, seconds * SECOND);
+            now += retry_in;
+            assert!(matches!(breaker.admit(now), Admission::Probe(_)));
+            assert!(breaker.on_strike(6 + round as u64, now));
+        }
+    }
+
+    #[test]
+    fn a_probe_without_a_verdict_lets_the_next_call_try() {
+        let now = Instant::now();
+        let mut breaker = opened(now);
+        let later = now + 30 * SECOND;
+        assert_eq!(breaker.admit(later), Admission::Probe(1));
+        breaker.on_end_of_probe(1);
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        assert_eq!(breaker.admit(later), Admission::Probe(2));
+        breaker.on_end_of_probe(1);
+        assert!(matches!(breaker.admit(later), Admission::Refused { .. }), "the second probe still runs");
+    }
+
+    #[test]
+    fn a_strike_while_open_changes_nothing() {
+        let now = Instant::now();
+        let mut breaker = opened(now);
+        assert!(!breaker.on_strike(6, now + SECOND));
+        assert_eq!(breaker.admit(now + SECOND), Admission::Refused { retry_in: 29 * SECOND });
+    }
+}

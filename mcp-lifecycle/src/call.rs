@@ -1,0 +1,258 @@
+use std::sync::Arc;
+
+use mcp_proto::{Method, Paginated, Request};
+use mcp_session::{CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession};
+use mcp_transport::{CloseReason, Dispatch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::breaker::Admission;
+use crate::error::{CallError, WaitingFor};
+use crate::server::{Server, left};
+use crate::state::State;
+use crate::stop_plan::later;
+
+/// Whether a request that may have run may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Never,
+    Safe,
+}
+
+/// Makes one call on the guarded path.
+pub(crate) async fn call<R: Request>(
+    server: &Server,
+    request: R,
+    options: CallOptions,
+) -> Result<R::Result, CallError> {
+    let path = Path::begin(server, R::METHOD, request.mirrored_name(), options)?;
+    path.walk(|live, options| live.call_ref(&request, options)).await
+}
+
+/// Fetches a list on the guarded path, under one permit.
+pub(crate) async fn list<R: Paginated>(
+    server: &Server,
+    options: CallOptions,
+    limits: ListLimits,
+) -> Result<Listed<R::Item>, CallError> {
+    let path = Path::begin(server, R::METHOD, None, options)?;
+    path.walk(|live, options| live.list::<R>(options, limits)).await
+}
+
+/// The one way of a call to a server: *admit* → *ready* → *gate* → *send* → *recover* → *account*.
+///
+/// Whatever a call takes on its way is a field or a guard, so that every way out, and dropping the
+/// future too, gives it back before the caller can see the end.
+struct Path<'a> {
+    server: &'a Server,
+    method: Method,
+    options: CallOptions,
+    started: Instant,
+    /// The request must have left by then.
+    by: Instant,
+    repeat: Repeat,
+    _place: crate::server::Place<'a>,
+    _probe: Option<Probe<'a>>,
+}
+
+/// The one call that decides whether the breaker closes; see [`Admission::Probe`].
+struct Probe<'a> {
+    server: &'a Server,
+    number: u64,
+}
+
+impl Drop for Probe<'_> {
+    fn drop(&mut self) {
+        self.server.account().breaker.on_end_of_probe(self.number);
+    }
+}
+
+impl<'a> Path<'a> {
+    /// Admits the call: shutting down? too many calls? breaker?
+    fn begin(
+        server: &'a Server,
+        method: Method,
+        name: Option<&str>,
+        mut options: CallOptions,
+    ) -> Result<Self, CallError> {
+        if server.is_over() {
+            return Err(server.over(CallOutcome::NotSent));
+        }
+        let Some(place) = server.runtime.take_call() else {
+            return Err(CallError::Overloaded { server: Arc::clone(&server.name) });
+        };
+        let started = Instant::now();
+        let admission = server.account().admit(started);
+        let probe = match admission {
+            Admission::Pass => None,
+            Admission::Probe(number) => Some(Probe { server, number }),
+            Admission::Refused { retry_in } => {
+                // Why no call goes through matters more than that the last ones broke.
+                refuse_for_state(server, server.state())?;
+                return Err(CallError::CircuitOpen { server: Arc::clone(&server.name), retry_in });
+            }
+        };
+        let limits = &server.options.session;
+        let soft = options.timeout.unwrap_or_else(|| match options.deadline {
+            Some(deadline) => deadline.saturating_duration_since(started),
+            None => limits.call_limit,
+        });
+        let hard = *options.deadline.get_or_insert_with(|| later(started, limits.hard_limit));
+        let is_declared = name.is_some_and(|name| server.options.idempotent_tools.contains(name));
+        let is_safe = method.is_idempotent() || (method == Method::TOOLS_CALL && is_declared);
+        let repeat = if is_safe { Repeat::Safe } else { Repeat::Never };
+        let by = later(started, soft).min(hard);
+        Ok(Self { server, method, options, started, by, repeat, _place: place, _probe: probe })
+    }
+
+    async fn walk<T, F, Sent>(mut self, send: F) -> Result<T, CallError>
+    where
+        F: Fn(LiveSession, CallOptions) -> Sent,
+        Sent: Future<Output = Result<T, mcp_session::CallError>>,
+    {
+        let mut attempts = 0;
+        let mut gone = None;
+        loop {
+            let live = self.enter(gone).await?;
+            let generation = live.generation();
+            attempts += 1;
+            match send(live, self.options_for_now()).await {
+                Ok(value) => {
+                    self.on_success(generation);
+                    return Ok(value);
+                }
+                Err(error) => {
+                    self.on_error(generation, &error);
+                    if !self.may_repeat(&error, attempts) {
+                        return Err(self.explain(error));
+                    }
+                    tracing::debug!(server = %self.server.name, method = %self.method, attempts, %error, "repeating");
+                    gone = Some(generation);
+                }
+            }
+        }
+    }
+
+    /// Waits for a permit with a live session, not of the generation that is known to be `gone`.
+    async fn enter(&mut self, gone: Option<u64>) -> Result<LiveSession, CallError> {
+        if gone.is_none() {
+            match self.server.gate.enter(self.by).await {
+                Ok(live) => return Ok(live),
+                Err(GateError::NotLive) => {}
+                Err(error) => return Err(self.at_gate(error)),
+            }
+        }
+        let _place = self.server.wait_in_line()?;
+        let mut status = self.server.status.subscribe();
+        loop {
+            let state = status.borrow_and_update().state;
+            match state {
+                // A session is published before `Ready` is announced and retracted before it is
+                // revoked: if the gate has none now, the announcement of that is on its way.
+                State::Ready { generation } if gone != Some(generation) => {
+                    match self.server.gate.enter(self.by).await {
+                        Ok(live) if gone != Some(live.generation()) => return Ok(live),
+                        Ok(_) | Err(GateError::NotLive) => {}
+                        Err(error) => return Err(self.at_gate(error)),
+                    }
+                }
+                State::Dormant { .. } => self.server.orders.give(|wishes| wishes.demand = true),
+                state => refuse_for_state(self.server, state)?,
+            }
+            match timeout_at(self.by, status.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(self.server.over(CallOutcome::NotSent)),
+                Err(_) => return Err(self.too_late(WaitingFor::Connection)),
+            }
+        }
+    }
+
+    /// The options of one attempt: what the call has waited counts against its soft limit.
+    fn options_for_now(&self) -> CallOptions {
+        let mut options = self.options.clone();
+        options.timeout = Some(left(self.by));
+        options
+    }
+
+    /// The retry rule: what was not sent may be sent; what may have run only if that does no harm.
+    fn may_repeat(&self, error: &mcp_session::CallError, attempts: u32) -> bool {
+        if !error.is_session_gone() || attempts >= self.server.options.attempts || self.server.is_over() {
+            return false;
+        }
+        match (error.outcome(), self.repeat) {
+            (CallOutcome::NotSent, _) => true,
+            (_, Repeat::Never) => false,
+            (_, Repeat::Safe) => self.server.account().may_repeat(),
+        }
+    }
+
+    fn on_success(&self, generation: u64) {
+        let is_first = self.server.account().on_success(generation, Instant::now());
+        if is_first {
+            self.server.orders.give(|wishes| wishes.proven = Some(generation));
+        }
+    }
+
+    fn on_error(&self, generation: u64, error: &mcp_session::CallError) {
+        use mcp_session::CallError as Error;
+        match error {
+            Error::SessionGone { closed, .. } if *closed.reason() != CloseReason::Local => {
+                self.server.account().breaker.on_strike(generation, Instant::now());
+            }
+            Error::Timeout { dispatch: Dispatch::MayHaveLeft, .. } => {
+                self.server.orders.give(|wishes| wishes.suspect = Some(generation));
+            }
+            Error::Peer(_)
+            | Error::Protocol(_)
+            | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
+                self.server.account().on_answer();
+            }
+            _ => {}
+        }
+    }
+
+    fn explain(&self, error: mcp_session::CallError) -> CallError {
+        if let mcp_session::CallError::SessionGone { closed, .. } = &error
+            && *closed.reason() == CloseReason::Local
+            && self.server.is_over()
+        {
+            return self.server.over(error.outcome());
+        }
+        CallError::Session { server: Arc::clone(&self.server.name), method: self.method.clone(), error }
+    }
+
+    fn at_gate(&self, error: GateError) -> CallError {
+        match error {
+            GateError::Overloaded => CallError::Overloaded { server: Arc::clone(&self.server.name) },
+            GateError::Timeout => self.too_late(WaitingFor::Turn),
+            _ => self.server.over(CallOutcome::NotSent),
+        }
+    }
+
+    fn too_late(&self, waiting_for: WaitingFor) -> CallError {
+        let failure = match waiting_for {
+            WaitingFor::Connection => self.server.last_error(),
+            WaitingFor::Turn => None,
+        };
+        let waited = self.by - self.started;
+        CallError::Timeout { server: Arc::clone(&self.server.name), waiting_for, waited, failure }
+    }
+}
+
+/// Refuses the call if waiting does not help in this state.
+fn refuse_for_state(server: &Server, state: State) -> Result<(), CallError> {
+    let name = || Arc::clone(&server.name);
+    match state {
+        State::Disabled => Err(CallError::Disabled { server: name() }),
+        State::Draining | State::Stopped => Err(server.over(CallOutcome::NotSent)),
+        State::NeedsAuth => Err(CallError::NeedsAuth { server: name() }),
+        State::Parked { why, next_probe } => Err(CallError::Parked {
+            server: name(),
+            why,
+            failure: server.last_error(),
+            next_probe: left(next_probe),
+        }),
+        State::Backoff { .. } | State::Connecting { .. } | State::Dormant { .. } | State::Ready { .. } => {
+            Ok(())
+        }
+    }
+}

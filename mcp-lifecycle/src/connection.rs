@@ -1,0 +1,332 @@
+//! One connection from its first step to its last: a task of its own, owned by the server's actor.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use mcp_proto::Era;
+use mcp_session::{CallError, Driver, EraPolicy, HandshakeError, Opening, Session};
+use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Ending, Transport};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::event::ServerEvent;
+use crate::failure::{Failure, Stage};
+use crate::keepalive::{Due, Keepalive, Verdict};
+use crate::lists::Lists;
+use crate::machine::Haste;
+use crate::server::Server;
+use crate::stop_plan::later;
+use crate::timer;
+
+/// How long past its deadline a transport may take to say that it has closed.
+const CLOSE_SLACK: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// What a connection tells while it lives; its end is the end of its task.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// It could not be made, or broke.
+    Lost(Failure),
+    /// The handshake is done and the lists are loaded.
+    Up(Session, Lists),
+}
+
+/// What the owner of a connection holds of it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) generation: u64,
+    pub(crate) news: mpsc::Receiver<News>,
+    /// Once it is up.
+    pub(crate) session: Option<Session>,
+    close: watch::Sender<Option<Instant>>,
+    suspicion: Arc<Notify>,
+}
+
+impl Link {
+    /// Orders the end, which must come before `by`. A second order can only make it earlier.
+    pub(crate) fn close(&self, by: Instant) {
+        self.close.send_if_modified(|close| {
+            let earlier = close.map_or(by, |present| present.min(by));
+            close.replace(earlier) != Some(earlier)
+        });
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.close.borrow().is_some()
+    }
+
+    /// A call has timed out: is there still anybody?
+    pub(crate) fn suspect(&self) {
+        self.suspicion.notify_one();
+    }
+}
+
+/// The task of one connection, before it runs.
+#[derive(Debug)]
+pub(crate) struct Task {
+    server: Arc<Server>,
+    era: Option<Era>,
+    haste: Haste,
+    close: CloseOrder,
+    suspicion: Arc<Notify>,
+    news: mpsc::Sender<News>,
+}
+
+/// Makes a task and what its owner holds of it.
+pub(crate) fn prepare(server: Arc<Server>, generation: u64, era: Option<Era>, haste: Haste) -> (Link, Task) {
+    // At most two pieces of news: up, lost.
+    let (send_news, news) = mpsc::channel(2);
+    let close = watch::Sender::new(None);
+    let suspicion = Arc::new(Notify::new());
+    let task = Task {
+        server,
+        era,
+        haste,
+        close: CloseOrder(close.subscribe()),
+        suspicion: Arc::clone(&suspicion),
+        news: send_news,
+    };
+    (Link { generation, news, session: None, close, suspicion }, task)
+}
+
+impl Task {
+    /// Opens, serves and closes one connection. Returns how it was closed, `None` if it never stood.
+    ///
+    /// Every wait stands beside the order to close.
+    pub(crate) async fn run(mut self) -> Option<CloseReport> {
+        let opened = self.close.or(open(&self.server, self.haste)).await?;
+        let (connection, by) = match opened {
+            Ok(opened) => opened,
+            Err(failure) => {
+                self.tell(News::Lost(failure)).await;
+                return None;
+            }
+        };
+        let transport = Arc::clone(&connection.transport);
+        let mut options = self.server.options.session.clone();
+        if let (EraPolicy::Auto, Some(era)) = (options.era, self.era) {
+            options.era = match era {
+                Era::Legacy => EraPolicy::Legacy,
+                Era::Modern => EraPolicy::Modern,
+            };
+        }
+        let (opening, driver) = mcp_session::open(connection, options);
+        let mut engine = Engine::new(driver);
+        let mut session = None;
+        let life = Life {
+            server: &self.server,
+            news: &self.news,
+            suspicion: &self.suspicion,
+            engine: &mut engine,
+            session: &mut session,
+        };
+        if let Some(failure) = self.close.or(life.live(opening, by)).await {
+            // At once, before the rest of the connection is wound down.
+            self.tell(News::Lost(failure)).await;
+        }
+        Some(self.wind_down(transport, session, engine).await)
+    }
+
+    async fn tell(&self, news: News) {
+        // An owner that is gone needs no news: this task is about to be aborted.
+        let _ = self.news.send(news).await;
+    }
+
+    /// Closes what is left of a connection, also one that broke by itself: its process may still run.
+    async fn wind_down(
+        &mut self,
+        transport: Arc<dyn Transport>,
+        session: Option<Session>,
+        mut engine: Engine,
+    ) -> CloseReport {
+        let began = Instant::now();
+        let mut by = self.close.given().unwrap_or_else(|| later(began, self.server.options.close_limit));
+        loop {
+            let closing = async {
+                match &session {
+                    Some(session) => session.close(by).await,
+                    None => transport.close(by).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                report = timeout_at(by + CLOSE_SLACK, engine.beside(closing)) => {
+                    return report.unwrap_or_else(|_| CloseReport::new(Ending::Abandoned, None, began.elapsed()));
+                }
+                earlier = self.close.before(by) => by = earlier,
+            }
+        }
+    }
+}
+
+/// The order to close, as the task sees it.
+#[derive(Debug)]
+struct CloseOrder(watch::Receiver<Option<Instant>>);
+
+impl CloseOrder {
+    fn given(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+
+    /// Does `work` unless the order comes before it is done: `None` then. The order wins a tie.
+    async fn or<F: Future>(&mut self, work: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            _ = self.came() => None,
+            output = work => Some(output),
+        }
+    }
+
+    /// Waits for the order.
+    async fn came(&mut self) -> Instant {
+        self.wait(|_| true).await
+    }
+
+    /// Waits for an order to close before `by`.
+    async fn before(&mut self, by: Instant) -> Instant {
+        self.wait(|close| close < by).await
+    }
+
+    async fn wait(&mut self, wanted: impl Fn(Instant) -> bool) -> Instant {
+        match self.0.wait_for(|close| close.is_some_and(&wanted)).await.map(|close| *close) {
+            Ok(Some(by)) => by,
+            // The owner is gone, and this task with it.
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// The engine of a session, run beside whatever is done with the session.
+struct Engine {
+    driver: Pin<Box<dyn Future<Output = Closed> + Send>>,
+    ended: Option<Closed>,
+}
+
+impl Engine {
+    fn new(driver: Driver) -> Self {
+        Self { driver: Box::pin(driver.run()), ended: None }
+    }
+
+    /// Does `work` while the session runs. If that ends first, the work goes on: it knows best what
+    /// the end means for it.
+    async fn beside<F: Future>(&mut self, work: F) -> F::Output {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut work => return output,
+                closed = &mut self.driver, if self.ended.is_none() => self.ended = Some(closed),
+            }
+        }
+    }
+
+    /// Waits for the end of the session.
+    async fn ended(&mut self) -> Closed {
+        if let Some(closed) = &self.ended {
+            return closed.clone();
+        }
+        let closed = (&mut self.driver).await;
+        self.ended.insert(closed).clone()
+    }
+}
+
+/// A connection between its opening and its loss.
+struct Life<'a> {
+    server: &'a Arc<Server>,
+    news: &'a mpsc::Sender<News>,
+    suspicion: &'a Notify,
+    engine: &'a mut Engine,
+    session: &'a mut Option<Session>,
+}
+
+impl Life<'_> {
+    /// Makes the session ready, announces it, and keeps it until it is lost.
+    async fn live(self, opening: Opening, by: Instant) -> Failure {
+        let (session, lists) = match self.engine.beside(establish(self.server, opening, by)).await {
+            Ok(established) => established,
+            Err(failure) => return failure,
+        };
+        *self.session = Some(session.clone());
+        if self.news.send(News::Up(session.clone(), lists)).await.is_err() {
+            // The owner is gone, and this task with it.
+            return std::future::pending().await;
+        }
+        // The end of the session explains everything else, so it is looked at first.
+        tokio::select! {
+            biased;
+            closed = self.engine.ended() => Failure::Lost(closed),
+            failure = watch_health(self.server, &session, self.suspicion) => failure,
+            failure = forward_events(self.server, &session) => failure,
+        }
+    }
+}
+
+/// Opens a connection, when its turn has come. The time limit begins with the turn.
+async fn open(server: &Server, haste: Haste) -> Result<(Connection, Instant), Failure> {
+    if haste == Haste::Paced {
+        let begin = server.runtime.book_reconnect(Instant::now());
+        timer::until(Some(begin)).await;
+    }
+    let _place = server.runtime.connect_place().await;
+    let limit = server.options.connect_limit;
+    let by = later(Instant::now(), limit);
+    match timeout_at(by, server.connector.connect(by)).await {
+        Ok(Ok(connection)) => Ok((connection, by)),
+        Ok(Err(ConnectError::Timeout)) | Err(_) => Err(Failure::Timeout { stage: Stage::Opening, limit }),
+        Ok(Err(error)) => Err(Failure::Connect(error)),
+    }
+}
+
+/// Handshake and lists, under the deadline that the opening began with.
+async fn establish(server: &Server, opening: Opening, by: Instant) -> Result<(Session, Lists), Failure> {
+    let limit = server.options.connect_limit;
+    let too_late = |stage| Failure::Timeout { stage, limit };
+    let session = match timeout_at(by, opening.handshake(by)).await {
+        Ok(Ok(session)) => session,
+        Ok(Err(HandshakeError::Timeout)) | Err(_) => return Err(too_late(Stage::Handshake)),
+        Ok(Err(error)) => return Err(Failure::Handshake(error)),
+    };
+    match Lists::fetch(&session, server.options.lists, by).await {
+        Ok(lists) => Ok((session, lists)),
+        Err(Failure::List { error, .. }) if error.is_timeout() => Err(too_late(Stage::Lists)),
+        Err(Failure::List { error: CallError::SessionGone { closed, .. }, .. }) => Err(Failure::Lost(closed)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Probes the connection when it is idle or under suspicion; returns when it counts as dead.
+async fn watch_health(server: &Server, session: &Session, suspicion: &Notify) -> Failure {
+    let mut keepalive = Keepalive::new(server.options.keepalive.clone(), Instant::now());
+    loop {
+        let due = tokio::select! {
+            biased;
+            () = suspicion.notified() => keepalive.on_suspicion(Instant::now()),
+            () = timer::until(keepalive.next_deadline()) => {
+                keepalive.on_due(Instant::now(), session.in_flight())
+            }
+        };
+        let Due::Probe { by } = due else { continue };
+        let frames = session.counters().frames;
+        match session.probe(by).await {
+            Ok(()) => keepalive.on_answer(Instant::now()),
+            // The end of the session is not ours to report.
+            Err(error) if error.is_session_gone() => return std::future::pending().await,
+            Err(error) => {
+                let heard = session.counters().frames != frames;
+                tracing::debug!(server = %server.name, %error, heard, "no answer to a probe");
+                if let Verdict::Dead { misses } = keepalive.on_miss(heard, Instant::now()) {
+                    return Failure::Unresponsive { misses };
+                }
+            }
+        }
+    }
+}
+
+/// Hands the session's events on. Never returns: the end of the session is seen elsewhere.
+async fn forward_events(server: &Server, session: &Session) -> Failure {
+    while let Some(event) = session.next_event().await {
+        if let Some(event) = ServerEvent::from_session(&server.name, event) {
+            server.runtime.emit(event);
+        }
+    }
+    std::future::pending().await
+}

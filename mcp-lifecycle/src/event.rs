@@ -1,0 +1,52 @@
+use std::sync::Arc;
+
+use mcp_proto::LogMessage;
+use mcp_session::{ListKind, SessionEvent};
+
+use crate::status::ServerStatus;
+
+/// Something that happened to a server; see [`Supervisor::events`](crate::Supervisor::events).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ServerEvent {
+    /// It announces that a list has changed: fetch it again.
+    ListChanged {
+        /// The server.
+        server: Arc<str>,
+        /// Which list.
+        kind: ListKind,
+    },
+    /// It has written a log line, untrusted.
+    Log {
+        /// The server.
+        server: Arc<str>,
+        /// What it wrote.
+        message: LogMessage,
+    },
+    /// It has moved to another state; one event for each move.
+    StateChanged {
+        /// The server, as it is since then.
+        status: Arc<ServerStatus>,
+    },
+}
+
+impl ServerEvent {
+    /// Names the server of a session's event; `None` for one that this version does not know.
+    pub(crate) fn from_session(server: &Arc<str>, event: SessionEvent) -> Option<Self> {
+        let server = Arc::clone(server);
+        match event {
+            SessionEvent::ListChanged(kind) => Some(Self::ListChanged { server, kind }),
+            SessionEvent::Log(message) => Some(Self::Log { server, message }),
+            _ => None,
+        }
+    }
+
+    /// The server that it is about.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        match self {
+            Self::ListChanged { server, .. } | Self::Log { server, .. } => server,
+            Self::StateChanged { status } => &status.name,
+        }
+    }
+}

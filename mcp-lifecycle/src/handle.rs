@@ -1,0 +1,157 @@
+use std::fmt;
+use std::sync::Arc;
+
+use mcp_proto::{Paginated, PeerInfo, Request};
+use mcp_session::{CallOptions, ListLimits, Listed};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::CallError;
+use crate::lists::Lists;
+use crate::server::Server;
+use crate::status::ServerStatus;
+
+/// One supervised server: makes calls and gives orders. Cheap to clone; owns nothing.
+///
+/// It stays valid when its server is removed or its supervisor is gone: calls then end with
+/// [`CallError::Removed`] or [`CallError::ShuttingDown`].
+#[derive(Clone)]
+pub struct ServerHandle {
+    server: Arc<Server>,
+}
+
+impl ServerHandle {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self { server }
+    }
+
+    /// The name of the server.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.server.name
+    }
+
+    /// Makes a call.
+    ///
+    /// The call waits for a server that is connecting or backing off, wakes one that sleeps, then waits
+    /// for its turn, all inside its own time: `timeout` of the options (default 60 s, progress extends
+    /// it once the request is sent) and `deadline` (default 300 s). A request that was not sent because
+    /// the connection went is sent on the next one; one that may have run is sent again only if its
+    /// method is idempotent by protocol, or its tool is declared so.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`]. A server that is parked, disabled or without credentials refuses at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call: what it holds is free at once, and if the request may have
+    /// left, the server is told.
+    pub async fn call<R: Request>(&self, request: R, options: CallOptions) -> Result<R::Result, CallError> {
+        crate::call::call(&self.server, request, options).await
+    }
+
+    /// Fetches all pages of a list now, in the way of [`call`](Self::call); see [`lists`](Self::lists)
+    /// for what the server said when it became ready.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the page that is being fetched.
+    pub async fn list<R: Paginated>(
+        &self,
+        options: CallOptions,
+        limits: ListLimits,
+    ) -> Result<Listed<R::Item>, CallError> {
+        crate::call::list::<R>(&self.server, options, limits).await
+    }
+
+    /// What the server offered when it last became ready; `None` before that, and while it is parked,
+    /// disabled or stopped.
+    #[must_use]
+    pub fn lists(&self) -> Option<Arc<Lists>> {
+        self.server.offer().map(|offer| offer.lists)
+    }
+
+    /// How the server introduced itself when it last became ready; `None` as for [`lists`](Self::lists).
+    #[must_use]
+    pub fn peer(&self) -> Option<Arc<PeerInfo>> {
+        self.server.offer().map(|offer| offer.peer)
+    }
+
+    /// Where the server stands, with the figures of this moment.
+    #[must_use]
+    pub fn status(&self) -> ServerStatus {
+        self.server.status_now()
+    }
+
+    /// Follows the status: one value for each change of state, newest last. The figures in a value are
+    /// those of the change.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<Arc<ServerStatus>> {
+        self.server.status.subscribe()
+    }
+
+    /// Waits until every order given before this call is carried out and the state is
+    /// [settled](crate::State::is_settled), at most until `by`; returns where the server stands then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn settled(&self, by: Instant) -> ServerStatus {
+        let given = self.server.orders.last();
+        let settled = async {
+            let mut handled = self.server.handled.subscribe();
+            let mut status = self.server.status.subscribe();
+            // An owner that is gone carries nothing out; its server is stopped, which is settled.
+            let ended = self.server.ended.wait();
+            tokio::select! {
+                biased;
+                _ = handled.wait_for(|number| *number >= given) => {}
+                _ = ended => {}
+            }
+            // The sender lives in the server, which this handle keeps.
+            let _ = status.wait_for(|status| status.state.is_settled()).await;
+        };
+        // Late or not: the caller gets what is true now.
+        let _ = timeout_at(by, settled).await;
+        self.status()
+    }
+
+    /// Replaces the connection `unwanted`; if another one has taken its place already, does nothing.
+    ///
+    /// From a state without a connection it tries at once. Calls on the old connection end with
+    /// [`SessionGone`](mcp_session::CallError::SessionGone).
+    pub fn reconnect(&self, unwanted: u64) {
+        self.server.orders.give(|wishes| wishes.reconnect = wishes.reconnect.max(Some(unwanted)));
+    }
+
+    /// Tries at once if the server is parked, backs off, sleeps or waits for credentials.
+    ///
+    /// For new credentials, new configuration, or a person who does not want to wait.
+    pub fn wake(&self) {
+        self.server.orders.give(|wishes| wishes.wake = true);
+    }
+
+    /// Switches the server on.
+    pub fn enable(&self) {
+        self.server.orders.give(|wishes| wishes.enabled = Some(true));
+    }
+
+    /// Switches the server off: its connection is closed, calls are refused until it is switched on.
+    pub fn disable(&self) {
+        self.server.orders.give(|wishes| wishes.enabled = Some(false));
+    }
+}
+
+impl fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerHandle")
+            .field("name", &self.server.name)
+            .field("state", &self.server.state())
+            .finish_non_exhaustive()
+    }
+}

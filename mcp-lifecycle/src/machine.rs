@@ -1,0 +1,488 @@
+//! The life of one server, as a machine without I/O, tasks or a clock.
+//!
+//! ```text
+//!               Enable                        Up                          Lost / Reconnect
+//!   Disabled ───────────▶ Connecting{g} ──────────────▶ Ready{g} ────────────────┐
+//!      ▲   └─ on demand ─▶ Dormant  ▲ │ ▲                                        │
+//!      │                     │      │ │ └── Reconnect, exit of a proven process ─┤
+//!      │ Disable             │Demand│ │ Lost                                     │
+//!      │ (from any state     └──────┤ ▼                                          │
+//!      │  but the last two)         │ what does the loss say? ◀──────────────────┘
+//!      │                            │   ├─ transient ─▶ Backoff ── timer ──▶ Connecting{g+1}
+//!      │                            │   ├─ permanent, or unproven too often ─▶ Parked ── timer ──▶ Connecting
+//!      │                            │   ├─ authorization ─▶ NeedsAuth
+//!      │                            │   └─ wrong era ─▶ Connecting{g+1} at once, no strike
+//!      │                            └── Wake or Reconnect from Backoff, Parked, Dormant, NeedsAuth
+//!      │
+//!      └── every state ── Stop ─▶ Draining ── nothing of a connection left ─▶ Stopped
+//! ```
+//!
+//! At most one connection exists at a time: *Connecting* first waits until the one before is `Gone`.
+//! A connection ends in two steps: `Lost` (no call can succeed any more, seen at once) and `Gone`
+//! (its task, streams and child are no more). Whatever is not drawn is [`Illegal`].
+
+use std::time::Duration;
+
+use mcp_proto::Era;
+use tokio::time::Instant;
+
+use crate::backoff::{Backoff, BackoffOptions};
+use crate::jitter::Jitter;
+use crate::state::{DormantReason, ParkReason, State};
+
+/// How far the probes of parked servers are spread, so that many do not wake together.
+const PARK_SPREAD_PERCENT: u32 = 20;
+
+/// What a machine is told. The numbers are generations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A call needs the server.
+    Demand,
+    /// Switch it off.
+    Disable,
+    /// No call of the draining connection is left, or the time for that is over.
+    Drained(u64),
+    /// Switch it on.
+    Enable(Begin),
+    /// Nothing of the connection is left.
+    Gone(u64),
+    /// The connection could not be made, or broke.
+    Lost(u64, Loss),
+    /// A call has succeeded on the connection.
+    Proven(u64),
+    /// Somebody wants another connection than this one.
+    Reconnect(u64),
+    /// Stop for good.
+    Stop,
+    /// Time has passed.
+    Tick,
+    /// The connection is made, the handshake is done, the lists are loaded.
+    Up(u64, Era),
+    /// Somebody wants the server now: new credentials, new configuration, a person.
+    Wake,
+}
+
+/// When a server that is switched on begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    Now,
+    OnDemand,
+}
+
+/// What a failed connection says about the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Credentials are needed.
+    Auth,
+    /// The process ended by itself: nobody else is hit, and its successor is known to start.
+    Exited,
+    /// Pointless to try again without another configuration.
+    Permanent,
+    /// A legacy server did not survive the question which era it speaks.
+    ProbeKilled,
+    /// The handshake was answered, but not with anything that can be taken; the next one may be.
+    Rejected,
+    /// The handshake was answered, with an offer that can never be taken.
+    Refused,
+    /// May pass by itself.
+    Transient,
+}
+
+/// What the driver must do, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// End the connection; `Gone` follows.
+    Close(u64),
+    /// Make a connection; `Lost` or `Up` follows, and at last `Gone`.
+    Connect { generation: u64, era: Option<Era>, haste: Haste },
+    /// Give the calls on the connection their time; `Drained` follows.
+    Drain(u64),
+    /// Everything has ended.
+    Finish,
+    /// Let calls onto the connection.
+    Publish(u64),
+    /// Refuse new calls for good.
+    Refuse,
+    /// Let no more calls onto the connection.
+    Retract(u64),
+    /// The connection broke while it was in use: that counts against the server.
+    Strike(u64),
+}
+
+/// Whether a connection may have to wait because many others begin as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Somebody asked for it.
+    AtOnce,
+    /// It follows a loss.
+    Paced,
+}
+
+/// An event that the machine has no transition for: a defect of the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{event:?} is not possible in {state:?}")]
+pub(crate) struct Illegal {
+    event: Event,
+    state: State,
+}
+
+/// The limits a machine goes by.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    pub(crate) backoff: BackoffOptions,
+    pub(crate) park_after: u32,
+    pub(crate) park_probe: Duration,
+    pub(crate) stable_for: Duration,
+}
+
+/// A connection that is being made, ready, or being wound down.
+#[derive(Debug, Clone, Copy)]
+struct Existing {
+    generation: u64,
+    /// It broke, or its end was ordered: only `Gone` is still to come.
+    ending: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    policy: Policy,
+    state: State,
+    /// The newest connection that was asked for.
+    generation: u64,
+    /// The one connection that exists.
+    existing: Option<Existing>,
+    /// Whether the connection that waits for its predecessor's end follows a loss.
+    haste: Haste,
+    /// Attempts in a row that ended without proof of health.
+    unproven: u32,
+    /// Whether the present connection has proved healthy.
+    proven: bool,
+    /// When the present connection counts as stable.
+    stable_at: Option<Instant>,
+    ever_ready: bool,
+    /// What the server was found to speak, so that it is not asked again.
+    era: Option<Era>,
+    /// Whether this attempt is a repeat because the wrong era was assumed.
+    corrected: bool,
+    backoff: Backoff,
+    jitter: Jitter,
+}
+
+impl Machine {
+    /// A machine in the state `Disabled`.
+    pub(crate) fn new(policy: Policy, jitter: Jitter) -> Self {
+        Self {
+            backoff: Backoff::new(policy.backoff.clone()),
+            policy,
+            state: State::Disabled,
+            generation: 0,
+            existing: None,
+            haste: Haste::AtOnce,
+            unproven: 0,
+            proven: false,
+            stable_at: None,
+            ever_ready: false,
+            era: None,
+            corrected: false,
+            jitter,
+        }
+    }
+
+    /// Takes an event at `now` and tells what to do about it.
+    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Result<Vec<Action>, Illegal> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Demand => self.on_demand(&mut actions),
+            Event::Disable => self.on_disable(&mut actions),
+            Event::Drained(generation) => self.on_drained(generation, &mut actions),
+            Event::Enable(begin) => self.on_enable(begin, &mut actions),
+            Event::Gone(generation) if self.exists(generation) => {
+                self.on_gone(generation, now, &mut actions);
+            }
+            Event::Lost(generation, loss) if self.exists(generation) => {
+                self.on_lost(generation, loss, now, &mut actions);
+            }
+            Event::Proven(generation) => self.on_proven(generation),
+            Event::Reconnect(unwanted) => self.on_reconnect(unwanted, &mut actions),
+            Event::Stop => self.on_stop(&mut actions),
+            Event::Tick => self.on_tick(now, &mut actions),
+            Event::Up(generation, era) if self.exists(generation) && !self.is_up(generation) => {
+                self.on_up(generation, era, now, &mut actions);
+            }
+            Event::Wake => self.on_wake(&mut actions),
+            Event::Gone(_) | Event::Lost(..) | Event::Up(..) => {
+                return Err(Illegal { event, state: self.state });
+            }
+        }
+        Ok(actions)
+    }
+
+    /// When [`Event::Tick`] is due.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Backoff { until, .. } => Some(until),
+            State::Parked { next_probe, .. } => Some(next_probe),
+            State::Ready { .. } => self.stable_at,
+            State::Connecting { .. }
+            | State::Disabled
+            | State::Dormant { .. }
+            | State::Draining
+            | State::NeedsAuth
+            | State::Stopped => None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The newest connection that was asked for; 0 before the first.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether the server was ever ready.
+    pub(crate) fn ever_ready(&self) -> bool {
+        self.ever_ready
+    }
+
+    fn on_demand(&mut self, actions: &mut Vec<Action>) {
+        if let State::Dormant { .. } = self.state {
+            self.connect(Haste::AtOnce, actions);
+        }
+    }
+
+    fn on_disable(&mut self, actions: &mut Vec<Action>) {
+        if !matches!(self.state, State::Disabled | State::Draining | State::Stopped) {
+            self.end_present(actions);
+            self.state = State::Disabled;
+        }
+    }
+
+    fn on_drained(&mut self, generation: u64, actions: &mut Vec<Action>) {
+        // The connection may have ended by itself meanwhile: then there is nothing left to close.
+        if self.state == State::Draining && self.is_live(generation) {
+            actions.push(Action::Retract(generation));
+            self.close(generation, actions);
+        }
+    }
+
+    fn on_enable(&mut self, begin: Begin, actions: &mut Vec<Action>) {
+        match (self.state, begin) {
+            (State::Disabled, Begin::Now) => self.connect(Haste::AtOnce, actions),
+            (State::Disabled, Begin::OnDemand) => {
+                self.state = State::Dormant { why: DormantReason::NotNeededYet };
+            }
+            _ => {}
+        }
+    }
+
+    fn on_gone(&mut self, generation: u64, now: Instant, actions: &mut Vec<Action>) {
+        // If its end was never announced, that is a loss like any other.
+        self.on_lost(generation, Loss::Transient, now, actions);
+        self.existing = None;
+        match self.state {
+            State::Connecting { generation, .. } => self.open(generation, actions),
+            State::Draining => self.finish(actions),
+            _ => {}
+        }
+    }
+
+    fn on_lost(&mut self, generation: u64, loss: Loss, now: Instant, actions: &mut Vec<Action>) {
+        if !self.is_live(generation) {
+            return; // It is being wound down already.
+        }
+        self.existing = Some(Existing { generation, ending: true });
+        let was_ready = self.state.is_ready();
+        if was_ready || self.state == State::Draining {
+            actions.push(Action::Retract(generation));
+        }
+        if self.state == State::Draining {
+            return;
+        }
+        if was_ready {
+            actions.push(Action::Strike(generation));
+        }
+        if self.era_was_wrong(loss, was_ready) {
+            self.connect(Haste::AtOnce, actions);
+            return;
+        }
+        self.corrected = false;
+        if !was_ready && self.era == Some(Era::Modern) {
+            // A modern server may have been replaced by an older one that does not answer: ask again.
+            self.era = None;
+        }
+        if loss == Loss::Auth {
+            self.state = State::NeedsAuth;
+            return;
+        }
+        let proven = was_ready && self.proven;
+        if !proven {
+            self.unproven = self.unproven.saturating_add(1);
+        }
+        let at_once = loss == Loss::Exited && proven && self.backoff.failures() == 0;
+        let delay = self.backoff.on_failure(&mut self.jitter);
+        if matches!(loss, Loss::Permanent | Loss::Refused) {
+            self.park(ParkReason::Permanent, now);
+        } else if self.unproven >= self.policy.park_after {
+            self.park(ParkReason::Unproven { attempts: self.unproven }, now);
+        } else if at_once {
+            self.connect(Haste::Paced, actions);
+        } else {
+            self.state = State::Backoff { attempt: self.attempt(), until: now + delay };
+        }
+    }
+
+    fn on_proven(&mut self, generation: u64) {
+        if self.state == (State::Ready { generation }) {
+            self.proven = true;
+            self.unproven = 0;
+        }
+    }
+
+    fn on_reconnect(&mut self, unwanted: u64, actions: &mut Vec<Action>) {
+        if unwanted != self.generation {
+            return; // Somebody else was faster.
+        }
+        match self.state {
+            // Not begun yet: it still waits for its predecessor's end.
+            State::Connecting { generation, .. } if !self.exists(generation) => {}
+            State::Connecting { .. } | State::Ready { .. } => {
+                self.end_present(actions);
+                self.connect(Haste::AtOnce, actions);
+            }
+            _ => self.on_wake(actions),
+        }
+    }
+
+    fn on_stop(&mut self, actions: &mut Vec<Action>) {
+        match self.state {
+            State::Draining | State::Stopped => return,
+            State::Ready { generation } => actions.extend([Action::Refuse, Action::Drain(generation)]),
+            _ => {
+                actions.push(Action::Refuse);
+                self.end_present(actions);
+            }
+        }
+        self.state = State::Draining;
+        if self.existing.is_none() {
+            self.finish(actions);
+        }
+    }
+
+    fn on_tick(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        match self.state {
+            State::Backoff { .. } | State::Parked { .. } => self.connect(Haste::Paced, actions),
+            _ => {
+                self.stable_at = None;
+                self.proven = true;
+                self.unproven = 0;
+                self.backoff.on_stable();
+            }
+        }
+    }
+
+    fn on_up(&mut self, generation: u64, era: Era, now: Instant, actions: &mut Vec<Action>) {
+        if !self.is_live(generation) {
+            return; // Made too late: its end has been ordered already.
+        }
+        self.state = State::Ready { generation };
+        self.ever_ready = true;
+        self.era = Some(era);
+        self.corrected = false;
+        self.proven = false;
+        self.stable_at = Some(now + self.policy.stable_for);
+        actions.push(Action::Publish(generation));
+    }
+
+    fn on_wake(&mut self, actions: &mut Vec<Action>) {
+        if let State::Backoff { .. } | State::Dormant { .. } | State::NeedsAuth | State::Parked { .. } =
+            self.state
+        {
+            self.connect(Haste::AtOnce, actions);
+        }
+    }
+
+    /// Moves to the next generation, which is opened as soon as the one before is gone.
+    fn connect(&mut self, haste: Haste, actions: &mut Vec<Action>) {
+        self.generation += 1;
+        self.haste = haste;
+        self.state = State::Connecting { generation: self.generation, attempt: self.attempt() };
+        if self.existing.is_none() {
+            self.open(self.generation, actions);
+        }
+    }
+
+    fn open(&mut self, generation: u64, actions: &mut Vec<Action>) {
+        self.existing = Some(Existing { generation, ending: false });
+        actions.push(Action::Connect { generation, era: self.era, haste: self.haste });
+    }
+
+    /// Orders the end of the present connection, unless it is ending already.
+    fn end_present(&mut self, actions: &mut Vec<Action>) {
+        if let Some(Existing { generation, ending: false }) = self.existing {
+            if self.state.is_ready() {
+                actions.push(Action::Retract(generation));
+            }
+            self.close(generation, actions);
+        }
+    }
+
+    fn close(&mut self, generation: u64, actions: &mut Vec<Action>) {
+        self.existing = Some(Existing { generation, ending: true });
+        actions.push(Action::Close(generation));
+    }
+
+    fn park(&mut self, why: ParkReason, now: Instant) {
+        if !self.ever_ready {
+            // What a server that never came up seemed to speak was a guess.
+            self.era = None;
+        }
+        let after = self.jitter.around(self.policy.park_probe, PARK_SPREAD_PERCENT);
+        self.state = State::Parked { why, next_probe: now + after };
+    }
+
+    fn finish(&mut self, actions: &mut Vec<Action>) {
+        self.state = State::Stopped;
+        actions.push(Action::Finish);
+    }
+
+    /// Whether the loss says only that the wrong era was assumed; what is known of it is corrected.
+    ///
+    /// Once for each attempt: a server that wants neither era is a failing server.
+    fn era_was_wrong(&mut self, loss: Loss, was_ready: bool) -> bool {
+        if was_ready || self.corrected {
+            return false;
+        }
+        match (loss, self.era) {
+            (Loss::ProbeKilled, None) => self.era = Some(Era::Legacy),
+            (Loss::Refused | Loss::Rejected, Some(_)) => self.era = None,
+            _ => return false,
+        }
+        self.corrected = true;
+        true
+    }
+
+    fn exists(&self, generation: u64) -> bool {
+        self.existing.is_some_and(|existing| existing.generation == generation)
+    }
+
+    /// Whether the connection exists and its end has neither come nor been ordered.
+    fn is_live(&self, generation: u64) -> bool {
+        self.existing.is_some_and(|existing| existing.generation == generation && !existing.ending)
+    }
+
+    fn is_up(&self, generation: u64) -> bool {
+        self.state == (State::Ready { generation })
+    }
+
+    fn attempt(&self) -> u32 {
+        self.unproven.saturating_add(1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,560 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn policy() -> Policy {
+    Policy {
+        backoff: BackoffOptions::default(),
+        park_after: 5,
+        park_probe: 300 * SECOND,
+        stable_for: 30 * SECOND,
+    }
+}
+
+/// A machine with a clock of its own, and what it has asked for so far.
+struct Bench {
+    machine: Machine,
+    now: Instant,
+    connects: Vec<(u64, Option<Era>)>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { machine: Machine::new(policy(), Jitter::new(1)), now: Instant::now(), connects: Vec::new() }
+    }
+
+    /// A machine whose first connection is being made.
+    fn connecting() -> Self {
+        let mut bench = Self::new();
+        assert_eq!(bench.on(Event::Enable(Begin::Now)), vec![connect(1)]);
+        bench
+    }
+
+    fn ready() -> Self {
+        let mut bench = Self::connecting();
+        bench.up();
+        bench
+    }
+
+    #[track_caller]
+    fn on(&mut self, event: Event) -> Vec<Action> {
+        let actions = self.machine.on(event, self.now).unwrap();
+        for action in &actions {
+            if let Action::Connect { generation, era, .. } = action {
+                self.connects.push((*generation, *era));
+            }
+        }
+        actions
+    }
+
+    #[track_caller]
+    fn up(&mut self) {
+        let generation = self.machine.generation();
+        assert_eq!(self.on(Event::Up(generation, Era::Legacy)), vec![Action::Publish(generation)]);
+    }
+
+    /// The present connection is lost, and nothing of it is left.
+    #[track_caller]
+    fn lose(&mut self, loss: Loss) {
+        let generation = self.machine.generation();
+        self.on(Event::Lost(generation, loss));
+        self.on(Event::Gone(generation));
+    }
+
+    /// Lets the timer run out; how long that took.
+    #[track_caller]
+    fn wait(&mut self) -> Duration {
+        let deadline = self.machine.next_deadline().unwrap();
+        let waited = deadline.saturating_duration_since(self.now);
+        self.now = self.now.max(deadline);
+        self.on(Event::Tick);
+        waited
+    }
+
+    fn state(&self) -> State {
+        self.machine.state()
+    }
+}
+
+fn connect(generation: u64) -> Action {
+    Action::Connect { generation, era: None, haste: Haste::AtOnce }
+}
+
+#[test]
+fn f033_five_attempts_that_never_prove_healthy_park_the_server() {
+    let mut bench = Bench::connecting();
+    for attempt in 1..5 {
+        bench.lose(Loss::Transient);
+        assert!(matches!(bench.state(), State::Backoff { attempt: next, .. } if next == attempt + 1));
+        bench.wait();
+    }
+    bench.lose(Loss::Transient);
+    assert!(matches!(bench.state(), State::Parked { why: ParkReason::Unproven { attempts: 5 }, .. }));
+    for _ in 0..20 {
+        let waited = bench.wait();
+        assert!((240 * SECOND..=360 * SECOND).contains(&waited), "{waited:?}");
+        bench.lose(Loss::Transient);
+        assert!(matches!(bench.state(), State::Parked { .. }));
+    }
+    assert_eq!(bench.connects.len(), 25);
+}
+
+#[test]
+fn i17_a_handshake_alone_does_not_clear_the_budget() {
+    let mut bench = Bench::connecting();
+    for _ in 0..5 {
+        bench.up();
+        bench.lose(Loss::Transient);
+        if let State::Backoff { .. } = bench.state() {
+            bench.wait();
+        }
+    }
+    assert!(matches!(bench.state(), State::Parked { why: ParkReason::Unproven { attempts: 5 }, .. }));
+}
+
+#[test]
+fn one_successful_call_clears_the_budget_but_not_the_delays() {
+    let mut bench = Bench::connecting();
+    let mut longest = Duration::ZERO;
+    for _ in 0..40 {
+        bench.up();
+        let generation = bench.machine.generation();
+        bench.on(Event::Proven(generation));
+        bench.now += 5 * SECOND;
+        bench.on(Event::Tick);
+        bench.lose(Loss::Transient);
+        assert!(matches!(bench.state(), State::Backoff { attempt: 1, .. }));
+        longest = longest.max(bench.wait());
+    }
+    assert!(longest > 30 * SECOND, "f034: the delays grow to the cap: {longest:?}");
+}
+
+#[test]
+fn f034_thirty_stable_seconds_start_the_delays_over() {
+    let mut bench = Bench::connecting();
+    for _ in 0..4 {
+        bench.lose(Loss::Transient);
+        bench.wait();
+    }
+    bench.up();
+    assert_eq!(bench.wait(), 30 * SECOND);
+    bench.lose(Loss::Transient);
+    assert!(matches!(bench.state(), State::Backoff { attempt: 1, .. }));
+    assert!(bench.wait() < SECOND);
+}
+
+#[test]
+fn a_proven_process_that_exits_is_restarted_without_delay_once() {
+    let mut bench = Bench::ready();
+    bench.on(Event::Proven(1));
+    bench.on(Event::Lost(1, Loss::Exited));
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
+    assert_eq!(
+        bench.on(Event::Gone(1)),
+        vec![Action::Connect { generation: 2, era: Some(Era::Legacy), haste: Haste::Paced }]
+    );
+    bench.up();
+    bench.on(Event::Proven(2));
+    bench.lose(Loss::Exited);
+    assert!(matches!(bench.state(), State::Backoff { .. }), "the second time in a row it backs off");
+}
+
+#[test]
+fn a_permanent_failure_parks_at_once() {
+    for loss in [Loss::Permanent, Loss::Refused] {
+        let mut bench = Bench::connecting();
+        bench.lose(loss);
+        assert!(matches!(bench.state(), State::Parked { why: ParkReason::Permanent, .. }));
+        bench.on(Event::Wake);
+        assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 2 });
+    }
+}
+
+#[test]
+fn i25_missing_credentials_wait_and_cost_nothing() {
+    let mut bench = Bench::connecting();
+    for generation in 1..20 {
+        bench.lose(Loss::Auth);
+        assert_eq!(bench.state(), State::NeedsAuth);
+        assert_eq!(bench.machine.next_deadline(), None);
+        bench.on(Event::Wake);
+        assert_eq!(bench.state(), State::Connecting { generation: generation + 1, attempt: 1 });
+    }
+}
+
+#[test]
+fn f015_a_killing_probe_is_followed_by_the_legacy_handshake_and_never_repeated() {
+    let mut bench = Bench::connecting();
+    bench.on(Event::Lost(1, Loss::ProbeKilled));
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
+    bench.on(Event::Gone(1));
+    bench.up();
+    for _ in 0..3 {
+        bench.lose(Loss::Transient);
+        bench.wait();
+    }
+    assert_eq!(bench.connects[0], (1, None));
+    assert!(bench.connects[1..].iter().all(|(_, era)| *era == Some(Era::Legacy)), "{:?}", bench.connects);
+}
+
+#[test]
+fn v35_a_remembered_era_that_is_refused_is_asked_for_again() {
+    for loss in [Loss::Refused, Loss::Rejected] {
+        let mut bench = Bench::connecting();
+        bench.on(Event::Up(1, Era::Modern));
+        bench.lose(Loss::Transient);
+        bench.wait();
+        bench.lose(loss);
+        assert_eq!(bench.connects, [(1, None), (2, Some(Era::Modern)), (3, None)]);
+        bench.lose(Loss::Refused);
+        assert!(matches!(bench.state(), State::Parked { why: ParkReason::Permanent, .. }));
+    }
+}
+
+#[test]
+fn a_server_that_wants_neither_era_does_not_spin() {
+    let mut bench = Bench::connecting();
+    for _ in 0..100 {
+        match bench.state() {
+            State::Connecting { .. } if bench.connects.last().unwrap().1.is_none() => {
+                bench.lose(Loss::ProbeKilled)
+            }
+            State::Connecting { .. } => bench.lose(Loss::Refused),
+            _ => break,
+        }
+    }
+    assert!(bench.connects.len() <= 3, "{:?}", bench.connects);
+}
+
+#[test]
+fn i14_a_reconnect_names_the_generation_it_rejects() {
+    let mut bench = Bench::ready();
+    bench.lose(Loss::Transient);
+    bench.on(Event::Reconnect(1));
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 2 });
+    assert_eq!(bench.on(Event::Reconnect(1)), vec![]);
+    bench.up();
+    assert_eq!(bench.on(Event::Reconnect(1)), vec![]);
+    assert_eq!(bench.state(), State::Ready { generation: 2 });
+    assert_eq!(bench.connects.len(), 2);
+}
+
+#[test]
+fn a_reconnect_retracts_before_it_closes_and_waits_for_the_end() {
+    let mut bench = Bench::ready();
+    assert_eq!(bench.on(Event::Reconnect(1)), vec![Action::Retract(1), Action::Close(1)]);
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
+    assert_eq!(bench.on(Event::Reconnect(2)), vec![], "not begun yet");
+    assert_eq!(bench.on(Event::Lost(1, Loss::Transient)), vec![], "wished for");
+    assert_eq!(bench.on(Event::Gone(1)).len(), 1);
+    bench.up();
+}
+
+#[test]
+fn a_loss_of_an_unproven_connection_after_a_reconnect_is_the_first() {
+    let mut bench = Bench::ready();
+    for generation in 1..20 {
+        bench.on(Event::Reconnect(generation));
+        bench.on(Event::Gone(generation));
+        bench.up();
+    }
+    bench.lose(Loss::Transient);
+    assert!(matches!(bench.state(), State::Backoff { attempt: 2, .. }), "reconnects are not strikes");
+}
+
+#[test]
+fn i15_many_demands_wake_a_dormant_server_once() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.on(Event::Enable(Begin::OnDemand)), vec![]);
+    let actions: Vec<_> = (0..20).flat_map(|_| bench.on(Event::Demand)).collect();
+    assert_eq!(actions, vec![connect(1)]);
+}
+
+#[test]
+fn a_demand_does_not_shorten_a_backoff() {
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::Transient);
+    assert_eq!(bench.on(Event::Demand), vec![]);
+}
+
+#[test]
+fn f151_a_connection_made_after_the_server_was_switched_off_is_discarded() {
+    for order in [Event::Disable, Event::Stop] {
+        let mut bench = Bench::connecting();
+        assert!(bench.on(order).contains(&Action::Close(1)));
+        assert_eq!(bench.on(Event::Up(1, Era::Legacy)), vec![]);
+        bench.on(Event::Gone(1));
+        assert!(matches!(bench.state(), State::Disabled | State::Stopped));
+        assert_eq!(bench.connects.len(), 1);
+    }
+}
+
+#[test]
+fn switching_on_again_waits_for_the_old_connection() {
+    let mut bench = Bench::ready();
+    bench.on(Event::Disable);
+    assert_eq!(bench.on(Event::Enable(Begin::Now)), vec![]);
+    assert_eq!(
+        bench.on(Event::Gone(1)),
+        vec![Action::Connect { generation: 2, era: Some(Era::Legacy), haste: Haste::AtOnce }]
+    );
+}
+
+#[test]
+fn i13_stopping_waits_for_a_connection_and_for_nothing_else() {
+    let idle: [fn(&mut Bench); 5] = [
+        |_| {},
+        |bench| drop(bench.on(Event::Enable(Begin::OnDemand))),
+        |bench| {
+            bench.on(Event::Enable(Begin::Now));
+            bench.lose(Loss::Transient);
+        },
+        |bench| {
+            bench.on(Event::Enable(Begin::Now));
+            bench.lose(Loss::Permanent);
+        },
+        |bench| {
+            bench.on(Event::Enable(Begin::Now));
+            bench.lose(Loss::Auth);
+        },
+    ];
+    for prepare in idle {
+        let mut bench = Bench::new();
+        prepare(&mut bench);
+        assert_eq!(bench.on(Event::Stop), vec![Action::Refuse, Action::Finish]);
+        assert_eq!(bench.state(), State::Stopped);
+    }
+}
+
+#[test]
+fn stopping_a_ready_server_refuses_drains_retracts_and_closes_in_this_order() {
+    let mut bench = Bench::ready();
+    assert_eq!(bench.on(Event::Stop), vec![Action::Refuse, Action::Drain(1)]);
+    assert_eq!(bench.on(Event::Stop), vec![]);
+    assert_eq!(bench.on(Event::Drained(1)), vec![Action::Retract(1), Action::Close(1)]);
+    assert_eq!(bench.on(Event::Gone(1)), vec![Action::Finish]);
+}
+
+#[test]
+fn a_connection_that_ends_while_draining_ends_the_server() {
+    let mut bench = Bench::ready();
+    bench.on(Event::Stop);
+    assert_eq!(bench.on(Event::Lost(1, Loss::Exited)), vec![Action::Retract(1)]);
+    assert_eq!(bench.on(Event::Gone(1)), vec![Action::Finish]);
+    assert_eq!(bench.on(Event::Drained(1)), vec![]);
+}
+
+#[test]
+fn an_end_that_was_never_announced_is_a_loss() {
+    let mut bench = Bench::ready();
+    assert_eq!(bench.on(Event::Gone(1)), vec![Action::Retract(1), Action::Strike(1)]);
+    assert!(matches!(bench.state(), State::Backoff { .. }));
+}
+
+#[test]
+fn what_is_not_drawn_is_an_error() {
+    let mut bench = Bench::ready();
+    let now = bench.now;
+    for event in [
+        Event::Up(1, Era::Legacy),
+        Event::Up(2, Era::Legacy),
+        Event::Gone(2),
+        Event::Lost(7, Loss::Transient),
+    ] {
+        let error = bench.machine.on(event, now).unwrap_err();
+        assert_eq!(error, Illegal { event, state: State::Ready { generation: 1 } });
+    }
+    bench.on(Event::Stop);
+    bench.on(Event::Drained(1));
+    bench.on(Event::Gone(1));
+    assert!(bench.machine.on(Event::Gone(1), now).is_err());
+}
+
+/// One step of the world around the machine.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Order(Event),
+    ReconnectCurrent,
+    ReconnectStale,
+    ConnectionComesUp(Era),
+    ConnectionIsLost(Loss),
+    ConnectionIsGone,
+    CallSucceeds,
+    Drained,
+    TimePasses(u64),
+    TimerRunsOut,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let loss = prop_oneof![
+        Just(Loss::Auth),
+        Just(Loss::Exited),
+        Just(Loss::Permanent),
+        Just(Loss::ProbeKilled),
+        Just(Loss::Refused),
+        Just(Loss::Rejected),
+        Just(Loss::Transient),
+    ];
+    prop_oneof![
+        1 => Just(Step::Order(Event::Demand)),
+        1 => Just(Step::Order(Event::Disable)),
+        2 => Just(Step::Order(Event::Enable(Begin::Now))),
+        1 => Just(Step::Order(Event::Enable(Begin::OnDemand))),
+        1 => Just(Step::Order(Event::Wake)),
+        1 => Just(Step::Order(Event::Tick)),
+        1 => Just(Step::ReconnectCurrent),
+        1 => Just(Step::ReconnectStale),
+        6 => prop_oneof![Just(Era::Legacy), Just(Era::Modern)].prop_map(Step::ConnectionComesUp),
+        6 => loss.prop_map(Step::ConnectionIsLost),
+        8 => Just(Step::ConnectionIsGone),
+        2 => Just(Step::CallSucceeds),
+        1 => Just(Step::Drained),
+        2 => (0_u64..100).prop_map(Step::TimePasses),
+        4 => Just(Step::TimerRunsOut),
+    ]
+}
+
+/// What the world knows about the one connection that may exist.
+#[derive(Debug, Clone, Copy)]
+struct Connection {
+    generation: u64,
+    up: bool,
+    lost: bool,
+}
+
+/// The world around a machine: it makes only events that can happen, and checks every answer.
+struct World {
+    bench: Bench,
+    connection: Option<Connection>,
+    published: Option<u64>,
+    refused: bool,
+    finished: bool,
+    newest: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            bench: Bench::new(),
+            connection: None,
+            published: None,
+            refused: false,
+            finished: false,
+            newest: 0,
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        let event = match (step, self.connection) {
+            (Step::Order(event), _) => event,
+            (Step::ReconnectCurrent, _) => Event::Reconnect(self.bench.machine.generation()),
+            (Step::ReconnectStale, _) => Event::Reconnect(self.bench.machine.generation().saturating_sub(1)),
+            (Step::ConnectionComesUp(era), Some(connection)) if !connection.up && !connection.lost => {
+                self.connection = Some(Connection { up: true, ..connection });
+                Event::Up(connection.generation, era)
+            }
+            (Step::ConnectionIsLost(loss), Some(connection)) if !connection.lost => {
+                self.connection = Some(Connection { lost: true, ..connection });
+                Event::Lost(connection.generation, loss)
+            }
+            (Step::ConnectionIsGone, Some(connection)) => {
+                self.connection = None;
+                Event::Gone(connection.generation)
+            }
+            (Step::CallSucceeds, Some(connection)) => Event::Proven(connection.generation),
+            (Step::Drained, Some(connection)) => Event::Drained(connection.generation),
+            (Step::TimePasses(seconds), _) => {
+                self.bench.now += Duration::from_secs(seconds);
+                return;
+            }
+            (Step::TimerRunsOut, _) if self.bench.machine.next_deadline().is_some() => {
+                self.bench.wait_for_deadline();
+                Event::Tick
+            }
+            _ => return,
+        };
+        self.feed(event);
+    }
+
+    fn feed(&mut self, event: Event) {
+        let before = self.bench.state();
+        for action in self.bench.on(event) {
+            match action {
+                Action::Connect { generation, .. } => {
+                    assert!(self.connection.is_none(), "two connections after {event:?} in {before:?}");
+                    assert!(generation > self.newest, "generations grow");
+                    assert!(!self.refused, "nothing begins after the stop");
+                    self.newest = generation;
+                    self.connection = Some(Connection { generation, up: false, lost: false });
+                }
+                Action::Publish(generation) => {
+                    assert!(self.connection.is_some_and(|c| c.generation == generation && !c.lost));
+                    assert_eq!(self.published.replace(generation), None);
+                }
+                Action::Retract(generation) => assert_eq!(self.published.take(), Some(generation)),
+                Action::Close(generation) | Action::Drain(generation) => {
+                    assert!(self.connection.is_some_and(|c| c.generation == generation));
+                }
+                Action::Strike(generation) => {
+                    assert_eq!(
+                        (before, event),
+                        (State::Ready { generation }, event),
+                        "only a ready server is struck"
+                    );
+                }
+                Action::Refuse => assert!(!std::mem::replace(&mut self.refused, true)),
+                Action::Finish => {
+                    assert!(self.connection.is_none(), "finished with a connection");
+                    assert!(!std::mem::replace(&mut self.finished, true));
+                }
+            }
+        }
+        self.check(event, before);
+    }
+
+    fn check(&self, event: Event, before: State) {
+        let state = self.bench.state();
+        let machine = &self.bench.machine;
+        let parks_again = machine.policy.park_after;
+        match state {
+            State::Ready { generation } => assert_eq!(self.published, Some(generation)),
+            State::Draining => assert!(self.refused && self.connection.is_some()),
+            _ => assert_eq!(self.published, None, "published in {state:?}"),
+        }
+        assert_eq!(state == State::Stopped, self.finished);
+        if let (State::Backoff { attempt, .. }, false) = (state, before == state) {
+            assert!(attempt <= parks_again, "backs off after {attempt} attempts");
+        }
+        if let (true, Some(deadline)) = (before != state || event == Event::Tick, machine.next_deadline()) {
+            assert!(deadline >= self.bench.now, "a timer in the past after {event:?} in {before:?}");
+            assert!(deadline <= self.bench.now + 360 * SECOND);
+        }
+    }
+}
+
+impl Bench {
+    fn wait_for_deadline(&mut self) {
+        self.now = self.now.max(self.machine.next_deadline().unwrap_or(self.now));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+    #[test]
+    fn any_order_of_events_keeps_the_promises(steps in prop::collection::vec(step(), 0..200)) {
+        let mut world = World::new();
+        for step in steps {
+            world.take(step);
+        }
+        // From wherever it is, a stop ends it.
+        world.feed(Event::Stop);
+        if let Some(connection) = world.connection {
+            world.feed(Event::Drained(connection.generation));
+            world.take(Step::ConnectionIsGone);
+        }
+        prop_assert_eq!(world.bench.state(), State::Stopped);
+    }
+}

@@ -1,0 +1,92 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// What a server's owner has been asked to do and has not yet begun.
+///
+/// Orders are wishes about a state, not messages in a queue: asking twice is asking once, so there is
+/// no limit to hit and nobody ever waits to give one.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    state: Mutex<Given>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    wishes: Wishes,
+    /// How many orders were given so far.
+    number: u64,
+}
+
+/// Everything that is wished for at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// Stop for good.
+    pub(crate) stop: bool,
+    /// Be switched on, or off; the last wish counts.
+    pub(crate) enabled: Option<bool>,
+    /// Replace this connection.
+    pub(crate) reconnect: Option<u64>,
+    /// Try now.
+    pub(crate) wake: bool,
+    /// A call needs it.
+    pub(crate) demand: bool,
+    /// A call has succeeded on this connection.
+    pub(crate) proven: Option<u64>,
+    /// A call has timed out on this connection.
+    pub(crate) suspect: Option<u64>,
+}
+
+impl Orders {
+    pub(crate) fn give(&self, wish: impl FnOnce(&mut Wishes)) {
+        let mut given = self.lock();
+        wish(&mut given.wishes);
+        given.number += 1;
+        drop(given);
+        self.arrived.notify_one();
+    }
+
+    /// The number of the last order given.
+    pub(crate) fn last(&self) -> u64 {
+        self.lock().number
+    }
+
+    /// Waits for orders and takes them all, with the number of the last one.
+    ///
+    /// Cancel safe: orders are taken in the last step.
+    pub(crate) async fn next(&self) -> (Wishes, u64) {
+        loop {
+            let (wishes, number) = {
+                let mut given = self.lock();
+                (std::mem::take(&mut given.wishes), given.number)
+            };
+            if wishes != Wishes::default() {
+                return (wishes, number);
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Given> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn orders_add_up_until_they_are_taken() {
+        let orders = Orders::default();
+        orders.give(|wishes| wishes.enabled = Some(true));
+        orders.give(|wishes| wishes.enabled = Some(false));
+        orders.give(|wishes| wishes.wake = true);
+        let expected = Wishes { enabled: Some(false), wake: true, ..Wishes::default() };
+        assert_eq!(orders.next().await, (expected, 3));
+        let later = async { orders.give(|wishes| wishes.demand = true) };
+        let (next, ()) = tokio::join!(orders.next(), later);
+        assert_eq!(next, (Wishes { demand: true, ..Wishes::default() }, 4));
+    }
+}

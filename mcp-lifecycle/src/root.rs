@@ -1,0 +1,131 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::actor::Actor;
+use crate::report::{ServerReport, ShutdownReport};
+use crate::runtime::Runtime;
+use crate::server::Server;
+use crate::stop_plan::{StopPlan, standstill};
+use crate::timer;
+
+/// The task at the root: owns the actors of all servers, starts them, joins them, and runs the
+/// shutdown as one sequence on its own runtime.
+#[derive(Debug)]
+pub(crate) struct Root {
+    runtime: Arc<Runtime>,
+    actors: JoinSet<()>,
+    /// Whose task is which, so that every one can be named.
+    owners: HashMap<Id, Arc<Server>>,
+}
+
+impl Root {
+    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
+        Self { runtime, actors: JoinSet::new(), owners: HashMap::new() }
+    }
+
+    pub(crate) async fn run(mut self) {
+        while !self.runtime.is_closing() {
+            self.start_new();
+            tokio::select! {
+                biased;
+                Some(joined) = self.actors.join_next_with_id() => self.on_joined(joined),
+                () = self.runtime.changed.notified() => {}
+            }
+        }
+        self.start_new();
+        self.shut_down().await;
+    }
+
+    /// Takes over the servers that were added.
+    fn start_new(&mut self) {
+        for server in self.runtime.take_new() {
+            if server.is_over() {
+                // Never started, so there is nothing to stop.
+                server.ended.set(ServerReport::new(Arc::clone(&server.name)));
+                self.end(&server);
+                continue;
+            }
+            let task = self.actors.spawn(Actor::new(Arc::clone(&server)).run());
+            self.owners.insert(task.id(), server);
+        }
+    }
+
+    /// Stops all servers at once and waits for them, no longer than the limit.
+    ///
+    /// New servers and calls are refused already. Each actor goes through its own steps; their
+    /// deadlines are fixed here, now, on the runtime that has to meet them.
+    async fn shut_down(&mut self) {
+        let options = &self.runtime.options;
+        let servers = self.runtime.servers();
+        let plan = StopPlan::new(Instant::now(), options.drain, options.total);
+        let plan = *self.runtime.plan.get_or_init(|| plan);
+        tracing::info!(servers = servers.len(), "shutting down");
+        for server in &servers {
+            server.orders.give(|wishes| wishes.stop = true);
+        }
+        self.join_all(plan).await;
+        // Those that did not end in time have been dropped by now: their reports say so.
+        let reports = servers.iter().map(|server| server.ended.get());
+        let servers = reports.flatten().map(|report| (*report).clone()).collect();
+        let report = ShutdownReport { servers, elapsed: plan.began.elapsed() };
+        tracing::info!(elapsed_ms = report.elapsed.as_millis(), is_clean = report.is_clean(), "shut down");
+        self.runtime.report.set(report);
+    }
+
+    async fn join_all(&mut self, plan: StopPlan) {
+        // Actors keep the limit themselves; this one is for an actor that does not get to run.
+        let mut limit = plan.end_by;
+        while !self.actors.is_empty() {
+            tokio::select! {
+                biased;
+                Some(joined) = self.actors.join_next_with_id() => self.on_joined(joined),
+                () = timer::until(Some(limit)) => match standstill(limit, Instant::now()) {
+                    Some(late) => limit = Instant::now() + late,
+                    None => break,
+                },
+            }
+        }
+        for server in std::mem::take(&mut self.owners).into_values() {
+            tracing::warn!(server = %server.name, "a server did not stop in time; it is abandoned");
+            server.retire();
+        }
+        self.actors.abort_all();
+    }
+
+    fn on_joined(&mut self, joined: Result<(Id, ()), JoinError>) {
+        let id = match &joined {
+            Ok((id, ())) => *id,
+            Err(error) => error.id(),
+        };
+        let Some(server) = self.owners.remove(&id) else { return };
+        if let Err(error) = joined {
+            tracing::error!(server = %server.name, %error, "the owner of a server panicked");
+        }
+        self.end(&server);
+    }
+
+    /// Nothing of the server lives any more.
+    fn end(&self, server: &Arc<Server>) {
+        server.retire();
+        if server.is_removed() {
+            self.runtime.forget(server);
+        }
+    }
+}
+
+/// The runtime ended, or the supervisor was dropped: nobody may wait for what will not come.
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.runtime.close();
+        let servers = self.runtime.servers();
+        servers.iter().for_each(|server| server.retire());
+        if self.runtime.report.get().is_none() {
+            let reports = servers.iter().filter_map(|server| server.ended.get());
+            let servers = reports.map(|report| (*report).clone()).collect();
+            self.runtime.report.set(ShutdownReport { servers, elapsed: std::time::Duration::ZERO });
+        }
+    }
+}

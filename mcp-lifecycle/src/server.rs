@@ -1,0 +1,213 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mcp_proto::PeerInfo;
+use mcp_session::{CallOutcome, Gate};
+use mcp_transport::{Connector, Ending};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::account::Account;
+use crate::error::CallError;
+use crate::event::ServerEvent;
+use crate::failure::Failure;
+use crate::latch::Latch;
+use crate::lists::Lists;
+use crate::machine::Begin;
+use crate::options::{ServerOptions, ServerSpec};
+use crate::orders::Orders;
+use crate::report::ServerReport;
+use crate::runtime::Runtime;
+use crate::state::{DormantReason, State};
+use crate::status::ServerStatus;
+
+/// What a server's owner, its connection and its callers have in common. It owns nothing that lives:
+/// the [`Actor`](crate::actor::Actor) does.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) name: Arc<str>,
+    /// Its place among the servers of its supervisor, in the order in which they were added.
+    pub(crate) place: u64,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) options: ServerOptions,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) orders: Orders,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) status: watch::Sender<Arc<ServerStatus>>,
+    /// The number of the last order that was carried out.
+    pub(crate) handled: watch::Sender<u64>,
+    /// How it came to its end.
+    pub(crate) ended: Latch<ServerReport>,
+    account: Mutex<Account>,
+    offer: Mutex<Option<Offer>>,
+    /// Calls that wait for it to be ready.
+    waiting: AtomicUsize,
+    is_removed: AtomicBool,
+}
+
+/// What a server has said about itself when it became ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Offer {
+    pub(crate) lists: Arc<Lists>,
+    pub(crate) peer: Arc<PeerInfo>,
+}
+
+impl Server {
+    pub(crate) fn new(spec: ServerSpec, place: u64, runtime: Arc<Runtime>) -> Self {
+        let ServerSpec { name, connector, options } = spec;
+        let name: Arc<str> = name.into();
+        let account = Account::new(options.breaker.clone());
+        // What its owner will make of it first, so that nobody sees a state that never was.
+        let state = match options.begin() {
+            Some(Begin::Now) => State::Connecting { generation: 1, attempt: 1 },
+            Some(Begin::OnDemand) => State::Dormant { why: DormantReason::NotNeededYet },
+            None => State::Disabled,
+        };
+        let status = ServerStatus {
+            name: Arc::clone(&name),
+            state,
+            generation: 0,
+            in_flight: 0,
+            waiting: 0,
+            breaker: account.breaker_state(),
+            ever_ready: false,
+            losses: 0,
+            last_error: None,
+            last_ok: None,
+        };
+        Self {
+            gate: Gate::new(options.in_flight, options.queued),
+            name,
+            place,
+            connector,
+            options,
+            runtime,
+            orders: Orders::default(),
+            status: watch::Sender::new(Arc::new(status)),
+            handled: watch::Sender::new(0),
+            ended: Latch::new(),
+            account: Mutex::new(account),
+            offer: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            is_removed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.status.borrow().state
+    }
+
+    pub(crate) fn last_error(&self) -> Option<Arc<Failure>> {
+        self.status.borrow().last_error.clone()
+    }
+
+    pub(crate) fn offer(&self) -> Option<Offer> {
+        self.lock_offer().clone()
+    }
+
+    pub(crate) fn set_offer(&self, offer: Option<Offer>) {
+        *self.lock_offer() = offer;
+    }
+
+    /// The status with the figures of this moment.
+    pub(crate) fn status_now(&self) -> ServerStatus {
+        let mut status = ServerStatus::clone(&self.status.borrow());
+        self.fill_in(&mut status);
+        status
+    }
+
+    /// Publishes that the state has moved, once for each move.
+    pub(crate) fn announce(&self, change: impl FnOnce(&mut ServerStatus)) {
+        let mut status = ServerStatus::clone(&self.status.borrow());
+        change(&mut status);
+        self.fill_in(&mut status);
+        let status = Arc::new(status);
+        self.status.send_replace(Arc::clone(&status));
+        self.runtime.emit(ServerEvent::StateChanged { status });
+    }
+
+    /// Ends everything that callers can see, whoever owned the server. May be called again.
+    pub(crate) fn retire(&self) {
+        self.gate.close();
+        self.set_offer(None);
+        if self.state() != State::Stopped {
+            self.announce(|status| status.state = State::Stopped);
+        }
+        if self.ended.get().is_none() {
+            // Its owner would have set it: whatever it still had is left to the transport.
+            let mut report = ServerReport::new(Arc::clone(&self.name));
+            report.ending = Ending::Abandoned;
+            self.ended.set(report);
+        }
+    }
+
+    pub(crate) fn mark_removed(&self) {
+        self.is_removed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
+    }
+
+    /// Whether calls are refused for good.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_removed() || self.runtime.is_closing()
+    }
+
+    /// The error of a call that comes too late.
+    pub(crate) fn over(&self, outcome: CallOutcome) -> CallError {
+        let server = Arc::clone(&self.name);
+        if self.is_removed() {
+            CallError::Removed { server, outcome }
+        } else {
+            CallError::ShuttingDown { server, outcome }
+        }
+    }
+
+    /// Takes a place among the calls that wait for the server to be ready.
+    pub(crate) fn wait_in_line(&self) -> Result<Place<'_>, CallError> {
+        Place::take(&self.waiting, self.options.queued)
+            .ok_or_else(|| CallError::Overloaded { server: Arc::clone(&self.name) })
+    }
+
+    fn fill_in(&self, status: &mut ServerStatus) {
+        status.in_flight = self.gate.in_flight();
+        status.waiting = self.gate.queued() + self.waiting.load(Ordering::Relaxed);
+        let account = self.account();
+        status.breaker = account.breaker_state();
+        status.losses = account.losses();
+        status.last_ok = account.last_ok();
+    }
+
+    fn lock_offer(&self) -> MutexGuard<'_, Option<Offer>> {
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One place of a limited number; given back when dropped.
+#[derive(Debug)]
+#[must_use = "dropping it gives the place back"]
+pub(crate) struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    pub(crate) fn take(taken: &'a AtomicUsize, limit: usize) -> Option<Self> {
+        let before = taken.fetch_add(1, Ordering::Relaxed);
+        let place = Self(taken);
+        (before < limit).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The delay of an instant from now, for texts.
+pub(crate) fn left(until: Instant) -> std::time::Duration {
+    until.saturating_duration_since(Instant::now())
+}

@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use tokio::time::Instant;
+
+use crate::breaker::BreakerState;
+use crate::failure::Failure;
+use crate::state::State;
+
+/// What is known of a server at one instant.
+///
+/// In serialised form instants are milliseconds: from now until then for what is to come, from then
+/// until now for `last_ok`.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub state: State,
+    /// The newest connection that was begun; 0 before the first.
+    #[serde(rename = "last_generation")]
+    pub generation: u64,
+    /// Calls that hold a slot.
+    pub in_flight: usize,
+    /// Calls that wait: for a connection or for a slot.
+    pub waiting: usize,
+    /// Whether calls are let through.
+    pub breaker: BreakerState,
+    /// Whether it was ever ready.
+    pub ever_ready: bool,
+    /// Connections that were ready and broke.
+    pub losses: u64,
+    /// What failed last; stays when the server recovers.
+    #[serde(serialize_with = "as_text")]
+    pub last_error: Option<Arc<Failure>>,
+    /// When a call last succeeded.
+    #[serde(rename = "last_ok_ms", serialize_with = "since")]
+    pub last_ok: Option<Instant>,
+}
+
+fn as_text<S: Serializer>(failure: &Option<Arc<Failure>>, serializer: S) -> Result<S::Ok, S::Error> {
+    match failure {
+        Some(failure) => serializer.collect_str(failure),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn since<S: Serializer>(at: &Option<Instant>, serializer: S) -> Result<S::Ok, S::Error> {
+    let elapsed = at.map(|at| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX));
+    elapsed.serialize(serializer)
+}
