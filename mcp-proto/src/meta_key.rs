@@ -1,0 +1,79 @@
+//! Names of `_meta` members that the protocol gives a meaning.
+//!
+//! # Source
+//!
+//! MCP 2026-07-28, basic: `RequestMetaObject`, `ResultMetaObject`, `NotificationMetaObject`.
+
+/// In every modern request: what the client can do for this request.
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// In modern requests: which program the client is.
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// In modern requests: the lowest level of log messages that are wanted with the answer.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// In requests: names the request in progress notifications.
+pub const PROGRESS_TOKEN: &str = "progressToken";
+/// In every modern request: the version it is written in.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// In modern results: which program the server is.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// In modern notifications: the subscription they belong to.
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Whether `key` follows the grammar of `_meta` keys: a prefix of labels that is optional and ends
+/// with `/`, then a name.
+#[must_use]
+pub fn is_valid(key: &str) -> bool {
+    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    prefix.is_none_or(|prefix| prefix.split('.').all(is_label)) && is_name(name)
+}
+
+/// Whether the prefix of `key` is kept for the protocol: its second label says so.
+#[must_use]
+pub fn is_reserved(key: &str) -> bool {
+    let prefix = key.rsplit_once('/').map(|(prefix, _)| prefix);
+    let second = prefix.and_then(|prefix| prefix.split('.').nth(1));
+    matches!(second, Some("mcp" | "modelcontextprotocol"))
+}
+
+fn is_label(label: &str) -> bool {
+    label.starts_with(|first: char| first.is_ascii_alphabetic())
+        && label.ends_with(|last: char| last.is_ascii_alphanumeric())
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn is_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    name.is_empty()
+        || (name.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && name.ends_with(|last: char| last.is_ascii_alphanumeric())
+            && name.bytes().all(is_inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_reserved, is_valid};
+
+    #[test]
+    fn keys_follow_the_grammar() {
+        for key in ["a", "progressToken", "a-b_c.d9", "com.example/x", "a-1.b/c", "x/", "7", ""] {
+            assert!(is_valid(key), "{key}");
+        }
+        for key in
+            ["-a", "a-", "a b", "ü", "/a", "1a.b/x", "a-.b/x", "a..b/x", "a_b/x", "a/b/c", "com.example/-x"]
+        {
+            assert!(!is_valid(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_second_label_reserves_a_prefix() {
+        for key in
+            ["io.modelcontextprotocol/x", "dev.mcp/x", "org.modelcontextprotocol.api/x", "com.mcp.tools/x"]
+        {
+            assert!(is_reserved(key), "{key}");
+        }
+        for key in ["mcp/x", "com.example.mcp/x", "com.mcpx/x", "progressToken", "dev.mcp"] {
+            assert!(!is_reserved(key), "{key}");
+        }
+    }
+}
