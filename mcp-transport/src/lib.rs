@@ -2,6 +2,7 @@
 
 mod connection;
 mod error;
+mod frame;
 #[cfg(feature = "stdio")]
 pub mod process;
 #[cfg(feature = "test-util")]
@@ -10,6 +11,7 @@ mod transport;
 
 pub use connection::{ConnectError, Connection, Connector};
 pub use error::{CloseReason, CloseReport, Closed, Ending, Exit, Full, SendError};
+pub use frame::{FrameCounters, FrameError, Framer};
 pub use transport::{
     Broken, BrokenWhy, Dispatch, Inbound, MirroredHeader, Outbound, OutboundKind, Receive, Sent, Streams,
     Transport,
