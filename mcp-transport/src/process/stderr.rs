@@ -1,0 +1,191 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_proto::escape;
+use memchr::memchr;
+use tokio::time::Instant;
+
+/// How much of what a process wrote is kept, in bytes.
+const MAX_KEPT: usize = 64 * 1024;
+
+/// How much of one line is kept, in bytes.
+const MAX_LINE: usize = 8 * 1024;
+
+/// Longest tail that goes into an error, in bytes.
+const MAX_TAIL: usize = 4 * 1024;
+
+/// Lines that are logged a second; the rest is counted.
+const MAX_LOGGED: u32 = 100;
+
+const WINDOW: Duration = Duration::from_secs(1);
+
+const CUT: &str = "…";
+
+/// What one process writes to standard error: kept in part, and passed on to the log line by line.
+///
+/// Bounded whatever comes: the last 64 KiB are kept, lines are cut at 8 KiB, 100 lines a second are
+/// logged. Everything that leaves is escaped.
+#[derive(Debug)]
+pub(super) struct StderrLog {
+    server: Arc<str>,
+    /// Whole lines, each with a line end.
+    kept: VecDeque<u8>,
+    /// The line that has no end yet.
+    line: Vec<u8>,
+    is_cut: bool,
+    window: Option<Instant>,
+    logged: u32,
+    suppressed: u64,
+}
+
+impl StderrLog {
+    pub(super) fn new(server: Arc<str>) -> Self {
+        Self {
+            server,
+            kept: VecDeque::new(),
+            line: Vec::new(),
+            is_cut: false,
+            window: None,
+            logged: 0,
+            suppressed: 0,
+        }
+    }
+
+    /// Takes in what was read.
+    pub(super) fn push(&mut self, mut bytes: &[u8], now: Instant) {
+        while let Some(end) = memchr(b'\n', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            bytes = rest.get(1..).unwrap_or_default();
+            self.extend_line(line);
+            self.end_line(now);
+        }
+        self.extend_line(bytes);
+    }
+
+    /// The stream has ended: what stands without a line end is a line as well.
+    pub(super) fn finish(&mut self, now: Instant) {
+        if !self.line.is_empty() {
+            self.end_line(now);
+        }
+        self.report_suppressed();
+    }
+
+    /// The last lines as one escaped line of at most 4 KiB.
+    pub(super) fn tail(&self) -> String {
+        let kept = self.kept.iter().chain(&self.line);
+        let length = self.kept.len() + self.line.len();
+        let last: Vec<u8> = kept.skip(length.saturating_sub(MAX_TAIL)).copied().collect();
+        let text = String::from_utf8_lossy(&last);
+        let escaped = escape(text.trim_ascii(), usize::MAX);
+        if length <= MAX_TAIL && escaped.len() <= MAX_TAIL {
+            return escaped.into_owned();
+        }
+        let over = escaped.len().saturating_sub(MAX_TAIL - CUT.len());
+        format!("{CUT}{}", escaped.get(escaped.ceil_char_boundary(over)..).unwrap_or_default())
+    }
+
+    fn extend_line(&mut self, bytes: &[u8]) {
+        let room = MAX_LINE - self.line.len();
+        let taken = bytes.get(..room).unwrap_or(bytes);
+        self.line.extend_from_slice(taken);
+        self.is_cut |= taken.len() < bytes.len();
+    }
+
+    fn end_line(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_cut) {
+            self.line.truncate(MAX_LINE - CUT.len());
+            self.line.extend_from_slice(CUT.as_bytes());
+        }
+        self.log(now);
+        self.line.push(b'\n');
+        self.kept.extend(&self.line);
+        self.kept.drain(..self.kept.len().saturating_sub(MAX_KEPT));
+        self.line.clear();
+    }
+
+    fn log(&mut self, now: Instant) {
+        if self.window.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
+            self.report_suppressed();
+            (self.window, self.logged) = (Some(now), 0);
+        }
+        if self.logged >= MAX_LOGGED {
+            self.suppressed += 1;
+            return;
+        }
+        self.logged += 1;
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let text = String::from_utf8_lossy(&self.line);
+            tracing::debug!(
+                server = &*self.server,
+                line = &*escape(text.trim_ascii_end(), MAX_LINE),
+                "stderr"
+            );
+        }
+    }
+
+    fn report_suppressed(&mut self) {
+        let suppressed = std::mem::take(&mut self.suppressed);
+        if suppressed > 0 {
+            tracing::debug!(server = &*self.server, suppressed, "more lines on stderr than are logged");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log() -> StderrLog {
+        StderrLog::new("server".into())
+    }
+
+    #[test]
+    fn the_tail_is_one_escaped_line() {
+        let (mut log, now) = (log(), Instant::now());
+        assert_eq!(log.tail(), "");
+        log.push(b"first\nsec", now);
+        log.push(b"ond \x1b[31m\xff\n", now);
+        assert_eq!(log.tail(), "first\\nsecond \\u{1b}[31m\u{fffd}");
+        log.push(b"no end", now);
+        assert_eq!(log.tail(), "first\\nsecond \\u{1b}[31m\u{fffd}\\nno end");
+    }
+
+    #[test]
+    fn f030_long_lines_are_cut() {
+        let (mut log, now) = (log(), Instant::now());
+        for _ in 0..1000 {
+            log.push(&[b'x'; 1000], now);
+        }
+        assert_eq!(log.line.len(), MAX_LINE);
+        log.push(b"\n", now);
+        assert_eq!(log.kept.len(), MAX_LINE + 1);
+        assert!(log.tail().ends_with("xx…"));
+    }
+
+    #[test]
+    fn f010_the_tail_is_bounded_whatever_was_written() {
+        for text in ["short line\n", "\x1b\x07\x00\n", "ünï\u{202e}cödé\n", "\n"] {
+            let (mut log, now) = (log(), Instant::now());
+            for _ in 0..5000 {
+                log.push(text.as_bytes(), now);
+            }
+            let tail = log.tail();
+            assert!(tail.len() <= MAX_TAIL, "{} bytes", tail.len());
+            assert!(!tail.contains(char::is_control));
+        }
+    }
+
+    #[test]
+    fn f029_a_flood_is_bounded() {
+        let (mut log, start) = (log(), Instant::now());
+        for line in 0..100_000 {
+            log.push(b"flood\n", start + Duration::from_micros(line));
+        }
+        assert_eq!(log.logged, MAX_LOGGED);
+        assert_eq!(log.suppressed, 100_000 - u64::from(MAX_LOGGED));
+        assert!(log.kept.len() <= MAX_KEPT);
+        log.push(b"later\n", start + WINDOW);
+        assert_eq!((log.logged, log.suppressed), (1, 0));
+    }
+}
