@@ -1,15 +1,52 @@
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::error::ErrorObject;
 use crate::id::RequestId;
-use crate::meta::MetaMembers;
 use crate::method::Method;
 use crate::payload::{DecodeError, Payload};
-use crate::raw_json::RawJson;
-use crate::top_level::TopLevel;
+
+/// Members to put into `params._meta`, kept as the text they are written in.
+///
+/// The members of a session are written once and appended to every request as they are; what
+/// differs from call to call is added to a clone.
+#[derive(Debug, Clone, Default)]
+pub struct MetaMembers(Vec<u8>);
+
+impl MetaMembers {
+    /// No members: requests carry no `_meta` at all.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Adds the member `key`.
+    ///
+    /// # Errors
+    ///
+    /// `value` has no JSON form.
+    pub fn push<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), DecodeError> {
+        let length = self.0.len();
+        let mut write = || -> serde_json::Result<()> {
+            if length > 0 {
+                self.0.push(b',');
+            }
+            serde_json::to_writer(&mut self.0, key)?;
+            self.0.push(b':');
+            serde_json::to_writer(&mut self.0, value)
+        };
+        write().map_err(|error| {
+            self.0.truncate(length);
+            DecodeError::new(&error)
+        })
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// Writes a request as one frame without any line break.
 ///
@@ -25,46 +62,13 @@ pub fn encode_request<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(192 + meta.as_bytes().len());
+    let mut out = Vec::with_capacity(192 + meta.0.len());
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     write_json(&mut out, id)?;
     out.extend_from_slice(b",\"method\":");
     write_json(&mut out, method.as_str())?;
     out.extend_from_slice(b",\"params\":");
     write_params(&mut out, params, meta)?;
-    out.push(b'}');
-    Ok(finish(out))
-}
-
-/// Writes a request whose parameters are JSON already, as one frame without any line break.
-///
-/// A `_meta` member of `params` is merged with `meta`; where both have a member, that of `meta` counts.
-///
-/// # Errors
-///
-/// `params` is neither an object nor `null`, or its `_meta` is neither an object nor `null`.
-pub fn encode_raw_request(
-    id: &RequestId,
-    method: &Method,
-    params: &Payload,
-    meta: &MetaMembers,
-) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(128 + meta.as_bytes().len() + params.as_bytes().len());
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    write_json(&mut out, id)?;
-    out.extend_from_slice(b",\"method\":");
-    write_json(&mut out, method.as_str())?;
-    out.extend_from_slice(b",\"params\":");
-    if !meta.is_empty() && TopLevel::of(params.as_bytes()).any(|(name, _)| *name == *b"_meta") {
-        let mut members: BTreeMap<String, RawJson> = params.decode()?;
-        let own = members.remove("_meta");
-        let merged = meta.with_others(own.as_ref().map(RawJson::decode).transpose()?.unwrap_or_default())?;
-        write_params(&mut out, &members, &merged)?;
-    } else {
-        let start = out.len();
-        out.extend_from_slice(params.as_bytes());
-        complete_params(&mut out, start, meta)?;
-    }
     out.push(b'}');
     Ok(finish(out))
 }
@@ -79,7 +83,7 @@ pub fn encode_notification<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(128 + meta.as_bytes().len());
+    let mut out = Vec::with_capacity(128 + meta.0.len());
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
     write_json(&mut out, method.as_str())?;
     out.extend_from_slice(b",\"params\":");
@@ -133,11 +137,6 @@ fn write_params<P: Serialize + ?Sized>(
 ) -> Result<(), DecodeError> {
     let start = out.len();
     write_json(out, params)?;
-    complete_params(out, start, meta)
-}
-
-/// Makes of the JSON from `start` on an object that holds `meta`.
-fn complete_params(out: &mut Vec<u8>, start: usize, meta: &MetaMembers) -> Result<(), DecodeError> {
     if out.get(start..) == Some(b"null") {
         out.truncate(start);
         out.extend_from_slice(b"{}");
@@ -147,12 +146,11 @@ fn complete_params(out: &mut Vec<u8>, start: usize, meta: &MetaMembers) -> Resul
     }
     if !meta.is_empty() {
         out.pop();
-        let is_empty = out.get(start + 1..).is_none_or(|inner| inner.trim_ascii().is_empty());
-        if !is_empty {
+        if out.len() > start + 1 {
             out.push(b',');
         }
         out.extend_from_slice(b"\"_meta\":{");
-        out.extend_from_slice(meta.as_bytes());
+        out.extend_from_slice(&meta.0);
         out.extend_from_slice(b"}}");
     }
     Ok(())
@@ -174,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::CallTool;
+    use crate::{CallTool, RawJson};
 
     fn text(frame: Bytes) -> String {
         String::from_utf8(frame.to_vec()).unwrap()
@@ -242,38 +240,5 @@ mod tests {
             text(frame),
             r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{"_meta":{"a":1}}}"#
         );
-    }
-
-    #[test]
-    fn raw_parameters_are_written_as_they_are_and_their_meta_is_merged() {
-        let mut meta = MetaMembers::new();
-        meta.push("token", &7).unwrap();
-        let written = |params: &'static str, meta: &MetaMembers| {
-            let params = Payload::from_checked(params.into());
-            encode_raw_request(&1.into(), &Method::from_wire("x"), &params, meta).map(|frame| {
-                let text = text(frame);
-                let params = text.strip_prefix(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":"#).unwrap();
-                params.strip_suffix('}').unwrap().to_owned()
-            })
-        };
-        let none = MetaMembers::new();
-        for (params, plain, with_meta) in [
-            ("{}", "{}", r#"{"_meta":{"token":7}}"#),
-            ("null", "{}", r#"{"_meta":{"token":7}}"#),
-            ("{ \n }", "{   }", r#"{   "_meta":{"token":7}}"#),
-            (r#"{"a":1e400}"#, r#"{"a":1e400}"#, r#"{"a":1e400,"_meta":{"token":7}}"#),
-            (r#"{"b":{"_meta":1}}"#, r#"{"b":{"_meta":1}}"#, r#"{"b":{"_meta":1},"_meta":{"token":7}}"#),
-            (
-                r#"{"_meta":{"token":1,"own":1e400},"a":2}"#,
-                r#"{"_meta":{"token":1,"own":1e400},"a":2}"#,
-                r#"{"a":2,"_meta":{"token":7,"own":1e400}}"#,
-            ),
-            (r#"{"_meta":null}"#, r#"{"_meta":null}"#, r#"{"_meta":{"token":7}}"#),
-        ] {
-            assert_eq!(written(params, &none).unwrap(), plain);
-            assert_eq!(written(params, &meta).unwrap(), with_meta);
-        }
-        assert!(written("[1]", &none).is_err());
-        assert!(written(r#"{"_meta":[1]}"#, &meta).is_err());
     }
 }

@@ -15,7 +15,6 @@ mod last_wins;
 mod lenient;
 mod members;
 mod meta;
-pub mod meta_key;
 mod method;
 pub mod negotiation;
 mod notifications;
@@ -33,15 +32,14 @@ mod result_type;
 mod secret;
 mod sniff;
 mod tools;
-mod top_level;
 mod version;
 
 // Envelopes: what every message is wrapped in.
-pub use encode::{encode_error, encode_notification, encode_raw_request, encode_request, encode_result};
+pub use encode::{MetaMembers, encode_error, encode_notification, encode_request, encode_result};
 pub use envelope::{EnvelopeError, EnvelopeFault, Frame, Message, Outcome, parse_frame};
 pub use error::{ErrorObject, code};
 pub use id::RequestId;
-pub use meta::MetaMembers;
+pub use meta::meta_key;
 pub use method::Method;
 pub use payload::{DecodeError, Payload};
 pub use raw_json::RawJson;

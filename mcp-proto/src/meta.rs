@@ -1,30 +1,63 @@
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
 use crate::capabilities::ClientCapabilities;
+use crate::encode::MetaMembers;
 use crate::id::RequestId;
 use crate::implementation::Implementation;
-use crate::meta_key;
 use crate::payload::DecodeError;
-use crate::raw_json::RawJson;
-use crate::top_level::TopLevel;
 use crate::version::ProtocolVersion;
 
-/// Members to put into `params._meta`, kept as the text they are written in.
+/// Names of `_meta` members that the protocol gives a meaning.
 ///
-/// The members of a session are written once and appended to every request as they are; what
-/// differs from call to call is added to a clone.
-#[derive(Debug, Clone, Default)]
-pub struct MetaMembers(Vec<u8>);
+/// # Source
+///
+/// MCP 2026-07-28, basic: `RequestMetaObject`, `ResultMetaObject`, `NotificationMetaObject`.
+pub mod meta_key {
+    /// In every modern request: what the client can do for this request.
+    pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    /// In modern requests: which program the client is.
+    pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+    /// In modern requests: the lowest level of log messages that are wanted with the answer.
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    /// In requests: names the request in progress notifications.
+    pub const PROGRESS_TOKEN: &str = "progressToken";
+    /// In every modern request: the version it is written in.
+    pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    /// In modern results: which program the server is.
+    pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    /// In modern notifications: the subscription they belong to.
+    pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
-impl MetaMembers {
-    /// No members: requests carry no `_meta` at all.
+    /// Whether `key` follows the grammar of `_meta` keys: a prefix of labels that is optional and ends
+    /// with `/`, then a name.
     #[must_use]
-    pub const fn new() -> Self {
-        Self(Vec::new())
+    pub fn is_valid(key: &str) -> bool {
+        let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+        prefix.is_none_or(|prefix| prefix.split('.').all(is_label)) && is_name(name)
     }
 
+    /// Whether the prefix of `key` is kept for the protocol: its second label says so.
+    #[must_use]
+    pub fn is_reserved(key: &str) -> bool {
+        let prefix = key.rsplit_once('/').map(|(prefix, _)| prefix);
+        let second = prefix.and_then(|prefix| prefix.split('.').nth(1));
+        matches!(second, Some("mcp" | "modelcontextprotocol"))
+    }
+
+    fn is_label(label: &str) -> bool {
+        label.starts_with(|first: char| first.is_ascii_alphabetic())
+            && label.ends_with(|last: char| last.is_ascii_alphanumeric())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    }
+
+    fn is_name(name: &str) -> bool {
+        let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        name.is_empty()
+            || (name.starts_with(|first: char| first.is_ascii_alphanumeric())
+                && name.ends_with(|last: char| last.is_ascii_alphanumeric())
+                && name.bytes().all(is_inner))
+    }
+}
+
+impl MetaMembers {
     /// What every modern request of a connection carries, to be made once and then reused.
     ///
     /// `client_info` is left out when configured off.
@@ -50,34 +83,6 @@ impl MetaMembers {
         Ok(members)
     }
 
-    /// Adds the member `key`.
-    ///
-    /// # Errors
-    ///
-    /// `value` has no JSON form, or there is a member `key` already.
-    pub fn push<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), DecodeError> {
-        if self.contains(key) {
-            return Err(DecodeError::about("a member of _meta is given twice"));
-        }
-        self.append(key, value)
-    }
-
-    fn append<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), DecodeError> {
-        let length = self.0.len();
-        let mut write = || -> serde_json::Result<()> {
-            if length > 0 {
-                self.0.push(b',');
-            }
-            serde_json::to_writer(&mut self.0, key)?;
-            self.0.push(b':');
-            serde_json::to_writer(&mut self.0, value)
-        };
-        write().map_err(|error| {
-            self.0.truncate(length);
-            DecodeError::new(&error)
-        })
-    }
-
     /// These members and a progress token: the id of the request that carries them.
     ///
     /// # Errors
@@ -88,53 +93,33 @@ impl MetaMembers {
         members.push(meta_key::PROGRESS_TOKEN, token)?;
         Ok(members)
     }
-
-    /// These members and those of `others` that are not among them.
-    pub(crate) fn with_others(&self, others: Option<BTreeMap<String, RawJson>>) -> Result<Self, DecodeError> {
-        let mut others = others.unwrap_or_default();
-        for (name, _) in TopLevel::inside(&self.0) {
-            others.retain(|other, _| *other.as_bytes() != *name);
-        }
-        let mut members = self.clone();
-        for (key, value) in others {
-            members.append(&key, &value)?;
-        }
-        Ok(members)
-    }
-
-    /// Whether there is nothing to write.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether there is a member `key`.
-    #[must_use]
-    pub fn contains(&self, key: &str) -> bool {
-        TopLevel::inside(&self.0).any(|(name, _)| *name == *key.as_bytes())
-    }
-
-    /// The members without the braces around them.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use super::*;
+    use super::meta_key::{is_reserved, is_valid};
 
     #[test]
-    fn a_member_of_meta_is_never_written_twice() {
-        let mut meta = MetaMembers::new();
-        meta.push("a", &json!({"b": 1})).unwrap();
-        meta.push("b", &json!("a")).unwrap();
-        for key in ["a", "b"] {
-            assert!(meta.push(key, &2).is_err(), "{key}");
+    fn keys_follow_the_grammar() {
+        for key in ["a", "progressToken", "a-b_c.d9", "com.example/x", "a-1.b/c", "x/", "7", ""] {
+            assert!(is_valid(key), "{key}");
         }
-        meta.push("c\"", &3).unwrap();
-        assert!(meta.push("c\"", &3).is_err());
+        for key in
+            ["-a", "a-", "a b", "ü", "/a", "1a.b/x", "a-.b/x", "a..b/x", "a_b/x", "a/b/c", "com.example/-x"]
+        {
+            assert!(!is_valid(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_second_label_reserves_a_prefix() {
+        for key in
+            ["io.modelcontextprotocol/x", "dev.mcp/x", "org.modelcontextprotocol.api/x", "com.mcp.tools/x"]
+        {
+            assert!(is_reserved(key), "{key}");
+        }
+        for key in ["mcp/x", "com.example.mcp/x", "com.mcpx/x", "progressToken", "dev.mcp"] {
+            assert!(!is_reserved(key), "{key}");
+        }
     }
 }

@@ -1,5 +1,6 @@
+use std::borrow::Cow;
+
 use crate::id::RequestId;
-use crate::top_level::{TopLevel, split_text};
 
 /// How far into a frame its id is looked for.
 const SNIFF_BYTES: usize = 64 * 1024;
@@ -12,8 +13,9 @@ const SNIFF_BYTES: usize = 64 * 1024;
 /// a guess in so far as the rest of the frame is not looked at; it is never used to deliver a result.
 #[must_use]
 pub fn sniff_id(frame: &[u8]) -> Option<RequestId> {
+    let mut members = Members::of(frame.get(..SNIFF_BYTES).unwrap_or(frame));
     let mut found = None;
-    for (name, value) in TopLevel::of(frame.get(..SNIFF_BYTES).unwrap_or(frame)) {
+    while let Some((name, value)) = members.next_member() {
         match name.as_ref() {
             b"id" => found = scalar(value).and_then(|text| serde_json::from_slice(text).ok()),
             b"method" => return None,
@@ -22,6 +24,65 @@ pub fn sniff_id(frame: &[u8]) -> Option<RequestId> {
         }
     }
     found
+}
+
+/// Walks through the top-level members of an object, as far as it can be read.
+struct Members<'a> {
+    rest: &'a [u8],
+    depth: usize,
+    expects_name: bool,
+}
+
+impl<'a> Members<'a> {
+    fn of(rest: &'a [u8]) -> Self {
+        Self { rest, depth: 0, expects_name: false }
+    }
+
+    /// The next name, and all that follows its colon.
+    fn next_member(&mut self) -> Option<(Cow<'a, [u8]>, &'a [u8])> {
+        while let Some((&byte, tail)) = self.rest.split_first() {
+            self.rest = tail;
+            match byte {
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    self.expects_name = self.depth == 1 && byte == b'{';
+                }
+                b'}' | b']' => self.depth = self.depth.checked_sub(1)?,
+                b',' => self.expects_name = self.depth == 1,
+                b'"' => {
+                    let (text, tail) = split_text(self.rest)?;
+                    self.rest = tail;
+                    if std::mem::take(&mut self.expects_name) {
+                        let value = tail.trim_ascii_start().strip_prefix(b":")?;
+                        return Some((unescape(text), value.trim_ascii_start()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Splits behind the closing quote of a text whose opening quote is already taken.
+fn split_text(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut end = 0;
+    loop {
+        match rest.get(end)? {
+            b'\\' => end += 2,
+            b'"' => return Some((rest.get(..end)?, rest.get(end + 1..)?)),
+            _ => end += 1,
+        }
+    }
+}
+
+/// A name as it is meant; only odd ones are written with escapes.
+fn unescape(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.contains(&b'\\') {
+        return Cow::Borrowed(name);
+    }
+    let quoted = [b"\"", name, b"\""].concat();
+    serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(name), |read| read.into_bytes().into())
 }
 
 /// The text or number that `rest` begins with; `None` if it is cut or something else.

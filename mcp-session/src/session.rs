@@ -1,13 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mcp_proto::{
-    DecodeError, Discover, Era, MetaMembers, Method, Paginated, Payload, PeerInfo, Ping, Request, RequestId,
-    encode_raw_request, encode_request,
+    Discover, Era, Method, Paginated, Payload, PeerInfo, Ping, Request, RequestId, encode_request,
 };
 use mcp_transport::{CloseReason, CloseReport, Closed};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::call::{Call, Pass, RawCall, Start};
@@ -243,10 +242,11 @@ impl Session {
         options: CallOptions,
         pass: Pass,
     ) -> RawCall {
-        let id = self.handle.shared.ids.next();
-        let encode = |id: &RequestId, meta: &MetaMembers| encode_raw_request(id, &method, params, meta);
-        let start = self.write(id, &method, encode, options, pass);
-        RawCall::new(Arc::clone(&self.handle), id, method, start)
+        // A payload is one JSON value already; as a raw value it is copied into the frame as it is.
+        match serde_json::from_str::<&RawValue>(params.as_str()) {
+            Ok(params) => self.start(method, params, options, pass),
+            Err(_) => self.start(method, &(), options, pass),
+        }
     }
 
     pub(crate) fn start<P: Serialize + ?Sized>(
@@ -257,16 +257,15 @@ impl Session {
         pass: Pass,
     ) -> RawCall {
         let id = self.handle.shared.ids.next();
-        let encode = |id: &RequestId, meta: &MetaMembers| encode_request(id, &method, params, meta);
-        let start = self.write(id, &method, encode, options, pass);
+        let start = self.write(id, &method, params, options, pass);
         RawCall::new(Arc::clone(&self.handle), id, method, start)
     }
 
-    fn write(
+    fn write<P: Serialize + ?Sized>(
         &self,
         id: i64,
         method: &Method,
-        encode: impl FnOnce(&RequestId, &MetaMembers) -> Result<Bytes, DecodeError>,
+        params: &P,
         options: CallOptions,
         pass: Pass,
     ) -> Result<Start, CallError> {
@@ -277,7 +276,7 @@ impl Session {
         let frame = self
             .agreed
             .meta(&request_id, options.progress.is_some(), &options.meta)
-            .and_then(|meta| encode(&request_id, &meta))
+            .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
         let progress = options.progress.map(ProgressLane::new);
         Ok(Start { frame, started, patience, pass, cancel: Cancel::Told, progress })

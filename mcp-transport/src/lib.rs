@@ -5,6 +5,8 @@ mod error;
 mod frame;
 #[cfg(feature = "stdio")]
 pub mod process;
+#[cfg(feature = "stdio")]
+pub mod stdio;
 #[cfg(feature = "test-util")]
 pub mod testing;
 mod transport;
