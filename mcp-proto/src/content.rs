@@ -165,7 +165,12 @@ impl<'de> Deserialize<'de> for Content {
             Some("text") => raw.decode().map(Self::Text),
             _ => return Ok(Self::Other(raw)),
         };
-        Ok(read.unwrap_or(Self::Other(raw)))
+        match read {
+            // Its texts or numbers have no meaning at all (a lone surrogate): that is no odd block but
+            // a broken message.
+            Err(error) if error.is_syntax() => Err(D::Error::custom(error)),
+            read => Ok(read.unwrap_or(Self::Other(raw))),
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use crate::last_wins::keep_last;
 /// Deepest nesting of arrays and objects in a message that is read.
 pub(crate) const MAX_DEPTH: usize = 127;
 
+/// What a [`DecodeError`] says of a text or number that breaks the rules of JSON itself.
+const SYNTAX: &str = "not valid JSON";
+
 /// One JSON value, kept as the text it arrived in.
 ///
 /// A payload is a slice of the frame it came with: making one copies nothing, and it is decoded
@@ -93,6 +96,11 @@ impl DecodeError {
         Self { message: without_received(error), line: error.line(), column: error.column() }
     }
 
+    /// Whether the text breaks the rules of JSON, rather than those of a type.
+    pub(crate) fn is_syntax(&self) -> bool {
+        self.message == SYNTAX
+    }
+
     /// An error of this crate's own, about a value that is being written.
     pub(crate) const fn about(message: &'static str) -> Self {
         Self { message: Cow::Borrowed(message), line: 0, column: 0 }
@@ -106,7 +114,7 @@ fn without_received(error: &serde_json::Error) -> Cow<'static, str> {
         Category::Data => {}
         Category::Eof => return Cow::Borrowed("the JSON text is cut off"),
         Category::Io => return Cow::Borrowed("the JSON text could not be written"),
-        Category::Syntax => return Cow::Borrowed("not valid JSON"),
+        Category::Syntax => return Cow::Borrowed(SYNTAX),
     }
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -190,6 +198,15 @@ mod tests {
         let result: CallToolResult = payload(text).decode().unwrap();
         assert!(result.structured_content.unwrap().decode::<String>().is_err());
         assert!(payload(r#"{"progressToken":"\udc00","progress":1}"#).decode::<Progress>().is_err());
+        for text in [
+            r#"{"content":[{"type":"text","text":"\ud800"}]}"#,
+            r#"{"content":[{"type":"text","text":"\ud800\u0041"}]}"#,
+            r#"{"content":[{"type":"resource_link","uri":"a","name":"\udfff"}]}"#,
+        ] {
+            assert!(payload(text).decode::<CallToolResult>().is_err(), "{text}");
+        }
+        let pair = payload(r#"{"content":[{"type":"text","text":"\ud83e\udd80"}]}"#);
+        assert_eq!(pair.decode::<CallToolResult>().unwrap().content, [crate::Content::text("🦀")]);
     }
 
     #[test]

@@ -278,7 +278,7 @@ mod tests {
         for unit in
             ["token", "\"token\":", "a://", "Bearer ", "-----BEGIN ", "eyJ.", "sk-", "token='", "a=", "key=="]
         {
-            let text = unit.repeat(400_000 / unit.len());
+            let text = unit.repeat(200_000 / unit.len());
             let _ = Redactor::default().redact(&text).len();
         }
     }
