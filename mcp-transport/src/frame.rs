@@ -30,9 +30,9 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 ///
 /// Knows no I/O: bytes go in, frames come out, and the same bytes give the same frames however they
 /// are split. A frame has no line end. Blank lines, a carriage return before the line end and a byte
-/// order mark at the start of the stream are dropped. A line that begins with neither `{` nor `[` is
-/// [`BrokenWhy::Noise`]; a line over the limit is [`BrokenWhy::TooLarge`], announced as soon as it is
-/// over and then discarded up to its end. Memory stays within the limit + 64 KiB.
+/// order mark at the start of the stream are dropped. A line that begins neither with `{` nor with
+/// `[{` (a batch) is [`BrokenWhy::Noise`]; a line over the limit is [`BrokenWhy::TooLarge`], announced
+/// as soon as it is over and then discarded up to its end. Memory stays within the limit + 64 KiB.
 ///
 /// # Examples
 ///
@@ -365,8 +365,11 @@ impl Framer {
 
 fn look(line: &[u8]) -> Looks {
     let line = line.trim_ascii();
+    let begins_batch = || line.get(1..).is_some_and(|rest| rest.trim_ascii_start().starts_with(b"{"));
     match (line.first(), line.last()) {
         (None, _) => Looks::Blank,
+        // Log lines often begin with a time or a level in brackets.
+        (Some(b'['), _) if !begins_batch() => Looks::Noise,
         (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')) => Looks::Whole,
         (Some(b'{' | b'['), _) => Looks::Torn,
         _ => Looks::Noise,
@@ -429,8 +432,8 @@ mod tests {
 
     #[test]
     fn f013_preludes_and_odd_line_ends_are_skipped() {
-        let text = b"\xef\xbb\xbf\n\r\n  \t\nServer v1 ready\r\n{\"a\":1}\r\n [2]\n\xef\xbb\xbf{}\n";
-        assert_eq!(frames(100, [&text[..]]), [NOISE, "{\"a\":1}", " [2]", NOISE]);
+        let text = b"\xef\xbb\xbf\n\r\n  \t\nServer v1 ready\r\n{\"a\":1}\r\n [ {}]\n\xef\xbb\xbf{}\n";
+        assert_eq!(frames(100, [&text[..]]), [NOISE, "{\"a\":1}", " [ {}]", NOISE]);
         let mut framer = Framer::new(100);
         framer.push(text);
         while framer.next_frame().unwrap().is_some() {}
@@ -447,6 +450,14 @@ mod tests {
     #[test]
     fn f020_a_whole_message_without_line_end_counts() {
         assert_eq!(frames(100, [&b"{\"a\":1}\n{\"b\":2}\r"[..]]), ["{\"a\":1}", "{\"b\":2}"]);
+    }
+
+    #[test]
+    fn f021_log_lines_that_begin_with_a_bracket_are_noise() {
+        let text = b"[INFO] ready\n[2026-01-01] up [ok]\n[]\n[\n[{\"a\":1}]\n";
+        assert_eq!(frames(100, [&text[..]]), [NOISE, NOISE, NOISE, NOISE, "[{\"a\":1}]"]);
+        let lines = "[INFO] [ok]\n".repeat(1001);
+        assert_eq!(frames(100, [lines.as_bytes()]).last().unwrap(), "the stream holds no messages");
     }
 
     #[test]
@@ -514,10 +525,10 @@ mod tests {
     #[test]
     fn a_large_frame_is_not_copied_and_a_small_one_pins_nothing() {
         let mut framer = Framer::new(1024 * 1024);
-        let large = format!("[\"{}\"]", "x".repeat(HAND_OVER));
-        framer.push(b"[1]\n");
+        let large = format!("{{\"{}\"}}", "x".repeat(HAND_OVER));
+        framer.push(b"{1}\n");
         framer.push(large.as_bytes());
-        framer.push(b"\n[2]\n[3");
+        framer.push(b"\n{2}\n{3");
         let address = framer.buffer.as_ptr();
         let mut next = || match framer.next_frame().unwrap().unwrap() {
             Inbound::Message { frame, .. } => frame,
@@ -526,10 +537,10 @@ mod tests {
         let (first, second, third) = (next(), next(), next());
         assert!(!(address..address.wrapping_add(8)).contains(&first.as_ptr()));
         assert_eq!(second.as_ptr(), address.wrapping_add(4));
-        assert_eq!((&first[..], &second[..], &third[..]), (&b"[1]"[..], large.as_bytes(), &b"[2]"[..]));
-        framer.push(b"]\n");
+        assert_eq!((&first[..], &second[..], &third[..]), (&b"{1}"[..], large.as_bytes(), &b"{2}"[..]));
+        framer.push(b"}\n");
         assert!(
-            matches!(framer.next_frame(), Ok(Some(Inbound::Message { frame, .. })) if &frame[..] == b"[3]")
+            matches!(framer.next_frame(), Ok(Some(Inbound::Message { frame, .. })) if &frame[..] == b"{3}")
         );
     }
 

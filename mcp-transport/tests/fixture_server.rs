@@ -215,7 +215,7 @@ fn output_is_what_the_steps_say() {
     let output = String::from_utf8(output).unwrap();
     let lines: Vec<&str> = output.split('\n').collect();
     assert_eq!(lines[..2], ["\u{feff}\r", "hi\r"]);
-    assert!(lines[2].starts_with("xxx[0] ") && lines[3].starts_with("[1] "));
+    assert!(lines[2].starts_with("xxx[INFO] log line 0 ") && lines[3].starts_with("[INFO] log line 1 "));
     assert!(lines[4].ends_with("}\r") && lines[5].ends_with("}\r"));
     assert_eq!(lines.len(), 7);
 }

@@ -1,9 +1,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::time::{ClockId, clock_gettime};
-
-use crate::testing::fixture::MARK;
+use crate::testing::fixture::{MARK, machine_time};
 
 /// Makes the marks of one test process different.
 static MARKS: AtomicU64 = AtomicU64::new(0);
@@ -30,8 +28,7 @@ pub struct Process {
 #[must_use]
 pub fn new_mark() -> String {
     let number = MARKS.fetch_add(1, Ordering::Relaxed);
-    let now = clock_gettime(ClockId::Monotonic);
-    format!("{}-{number}-{}.{:09}", std::process::id(), now.tv_sec, now.tv_nsec)
+    format!("{}-{number}-{}", std::process::id(), machine_time().as_nanos())
 }
 
 /// The processes of which this process is the parent; ended ones that were not reaped among them.
