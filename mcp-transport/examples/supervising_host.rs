@@ -38,7 +38,8 @@ async fn main() -> Result<ExitCode, Failure> {
     );
     let mut connection = connector.connect(soon()).await?;
     connection.transport.send(Outbound::request(1.into(), PING.into())).await?;
-    poll_fn(|cx| connection.receive.poll_receive(cx, &mut Vec::new())).await?;
+    let answer = poll_fn(|cx| connection.receive.poll_receive(cx, &mut Vec::new())).await;
+    answer.map_err(|closed| closed.to_string())?;
     say("ready")?;
     std::io::stdin().lock().read_line(&mut String::new())?;
     match how.as_str() {

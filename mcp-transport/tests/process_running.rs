@@ -247,7 +247,7 @@ fn f029_a_flood_on_stderr_is_drained_and_its_end_kept() {
 fn f031_a_stopped_server_is_woken_to_be_terminated() {
     isolated(async |_| {
         let (host, (fixture, _folder)) = (Host::new(), fixture());
-        let fixture = fixture.on("tools/call", "raise STOP");
+        let fixture = fixture.flag("--ignore-stdin-close").on("tools/call", "raise STOP");
         let mut client = host.open_with(&fixture, graces(100, 500)).await;
         client.send(1, "echo", json!({})).await.unwrap();
         let is_stopped = || {

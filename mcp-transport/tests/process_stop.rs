@@ -96,7 +96,7 @@ fn f040_a_slow_end_after_sigterm_is_waited_for_and_its_status_kept() {
 fn f041_output_while_stopping_is_drained() {
     isolated(async |_| {
         let (host, (fixture, _folder)) = (Host::new(), fixture());
-        let mut client = host.open(&fixture.on("eof", "flood 100000")).await;
+        let mut client = host.open(&fixture.on("eof", "fill 10485760; write \\n")).await;
         client.echo(1).await;
         let report = client.close().await;
         assert_eq!((report.ending, report.exit), (Ending::Clean, Some(Exit::Code(0))));
