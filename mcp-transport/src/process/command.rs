@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mcp_proto::Redactor;
+
 use super::environment::filter_environment;
 use super::error::SpawnError;
 
@@ -14,7 +16,9 @@ use super::error::SpawnError;
 /// [`inherit`](Self::inherit), overlaid with what was set by [`env`](Self::env). Nothing is run
 /// through a shell.
 ///
-/// `Debug` shows no argument and no value of a variable: both may hold secrets.
+/// `Debug` shows no argument and no value of a variable: both may hold secrets. Of what the child
+/// writes to standard error, everything that looks like a credential is taken out before it is kept
+/// or logged, and the values that [`redactor`](Self::redactor) knows.
 ///
 /// # Examples
 ///
@@ -28,7 +32,7 @@ use super::error::SpawnError;
 ///     .server("everything");
 /// assert_eq!(command.program(), "npx");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 #[must_use = "a command does nothing until a factory starts it"]
 pub struct Command {
     program: OsString,
@@ -37,6 +41,7 @@ pub struct Command {
     configured: BTreeMap<OsString, OsString>,
     cwd: Option<PathBuf>,
     server: Option<Arc<str>>,
+    redactor: Arc<Redactor>,
 }
 
 impl Command {
@@ -54,6 +59,7 @@ impl Command {
             configured: BTreeMap::new(),
             cwd: None,
             server: None,
+            redactor: Arc::default(),
         }
     }
 
@@ -95,6 +101,12 @@ impl Command {
     /// Names the server, for log lines.
     pub fn server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());
+        self
+    }
+
+    /// Takes the values that `redactor` knows out of what the child writes to standard error.
+    pub fn redactor(mut self, redactor: impl Into<Arc<Redactor>>) -> Self {
+        self.redactor = redactor.into();
         self
     }
 
@@ -140,6 +152,10 @@ impl Command {
 
     pub(super) fn arguments(&self) -> &[OsString] {
         &self.args
+    }
+
+    pub(super) fn secrets(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor)
     }
 
     pub(super) fn directory(&self) -> Option<&Path> {
@@ -201,9 +217,10 @@ mod tests {
     fn configured_variables_win_in_any_order() {
         let first = Command::new("a").env("PATH", "/mine").inherit([("PATH", "/theirs"), ("HOME", "/h")]);
         let second = Command::new("a").inherit([("PATH", "/theirs"), ("HOME", "/h")]).env("PATH", "/mine");
-        assert_eq!(first, second);
-        let variables: Vec<_> = first.environment().collect();
-        assert_eq!(variables, [("HOME".as_ref(), "/h".as_ref()), ("PATH".as_ref(), "/mine".as_ref())]);
+        for command in [first, second] {
+            let variables: Vec<_> = command.environment().collect();
+            assert_eq!(variables, [("HOME".as_ref(), "/h".as_ref()), ("PATH".as_ref(), "/mine".as_ref())]);
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_proto::escape;
-use memchr::memchr;
+use mcp_proto::{Redactor, escape};
+use memchr::{memchr, memrchr};
 use tokio::time::Instant;
 
 /// How much of what a process wrote is kept, in bytes.
@@ -25,10 +25,11 @@ const CUT: &str = "…";
 /// What one process writes to standard error: kept in part, and passed on to the log line by line.
 ///
 /// Bounded whatever comes: the last 64 KiB are kept, lines are cut at 8 KiB, 100 lines a second are
-/// logged. Everything that leaves is escaped.
+/// logged. Everything that leaves is redacted and escaped.
 #[derive(Debug)]
 pub(super) struct StderrLog {
     server: Arc<str>,
+    redactor: Arc<Redactor>,
     /// Whole lines, each with a line end.
     kept: VecDeque<u8>,
     /// The line that has no end yet.
@@ -40,9 +41,10 @@ pub(super) struct StderrLog {
 }
 
 impl StderrLog {
-    pub(super) fn new(server: Arc<str>) -> Self {
+    pub(super) fn new(server: Arc<str>, redactor: Arc<Redactor>) -> Self {
         Self {
             server,
+            redactor,
             kept: VecDeque::new(),
             line: Vec::new(),
             is_cut: false,
@@ -71,14 +73,16 @@ impl StderrLog {
         self.report_suppressed();
     }
 
-    /// The last lines as one escaped line of at most 4 KiB.
+    /// The last lines as one redacted and escaped line of at most 4 KiB.
     pub(super) fn tail(&self) -> String {
-        let kept = self.kept.iter().chain(&self.line);
-        let length = self.kept.len() + self.line.len();
-        let last: Vec<u8> = kept.skip(length.saturating_sub(MAX_TAIL)).copied().collect();
-        let text = String::from_utf8_lossy(&last);
-        let escaped = escape(text.trim_ascii(), usize::MAX);
-        if length <= MAX_TAIL && escaped.len() <= MAX_TAIL {
+        let all: Vec<u8> = self.kept.iter().chain(&self.line).copied().collect();
+        // From the start of a line, so that no secret is cut before it is looked for.
+        let (front, _) = all.split_at(all.len().saturating_sub(MAX_TAIL));
+        let start = memrchr(b'\n', front).map_or(0, |end| end + 1);
+        let text = String::from_utf8_lossy(all.get(start..).unwrap_or_default());
+        let redacted = self.redactor.redact(text.trim_ascii());
+        let escaped = escape(&redacted, usize::MAX);
+        if start == 0 && escaped.len() <= MAX_TAIL {
             return escaped.into_owned();
         }
         let over = escaped.len().saturating_sub(MAX_TAIL - CUT.len());
@@ -137,7 +141,18 @@ mod tests {
     use super::*;
 
     fn log() -> StderrLog {
-        StderrLog::new("server".into())
+        StderrLog::new("server".into(), Arc::new(Redactor::new(["hunter2".into()])))
+    }
+
+    #[test]
+    fn f158_secrets_are_taken_out_before_anything_is_cut() {
+        for padding in [0, 4070, 4080, 4090] {
+            let (mut log, now) = (log(), Instant::now());
+            log.push(b"first line\nlogin with hunter2 failed, Authorization: Bearer abcdef ", now);
+            log.push("x".repeat(padding).as_bytes(), now);
+            let tail = log.tail();
+            assert!(!tail.contains("unter2") && !tail.contains("abcdef"), "{tail}");
+        }
     }
 
     #[test]

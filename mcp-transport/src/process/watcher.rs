@@ -154,7 +154,7 @@ impl Watcher {
         }
         table.children.insert(key, entry);
         drop(table);
-        let log = Arc::new(Mutex::new(StderrLog::new(command.display_name())));
+        let log = Arc::new(Mutex::new(StderrLog::new(command.display_name(), command.secrets())));
         self.errors.insert(key, (stderr, Arc::clone(&log)));
         if !is_wanted {
             return Err(SpawnError::FactoryClosed);
