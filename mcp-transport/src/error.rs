@@ -100,6 +100,8 @@ impl fmt::Display for Closed {
     }
 }
 
+impl std::error::Error for Closed {}
+
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
