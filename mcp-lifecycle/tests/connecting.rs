@@ -13,9 +13,8 @@ use mcp_lifecycle::{Failure, ServerOptions, Stage, State};
 use mcp_proto::{Era, ListTools};
 use mcp_session::{CallOptions, CallOutcome, ListLimits};
 use mcp_transport::testing::{MemoryConnector, ServerScript};
-use tokio::time::Instant;
-
 use support::{Bench, accept, accept_initialize, echo, in_seconds, plain, ready, seconds, until};
+use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
 async fn a_server_of_each_era_becomes_ready_with_its_lists_and_answers() {

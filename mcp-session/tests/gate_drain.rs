@@ -8,7 +8,6 @@ use std::num::NonZeroUsize;
 use futures_util::FutureExt;
 use mcp_proto::CallTool;
 use mcp_session::{CallOptions, Gate, GateError};
-
 use support::{legacy, seconds, soon};
 
 #[tokio::test(start_paused = true)]
