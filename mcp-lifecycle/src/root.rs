@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -10,6 +11,9 @@ use crate::runtime::Runtime;
 use crate::server::Server;
 use crate::stop_plan::{StopPlan, standstill};
 use crate::timer;
+
+/// How long after its limit an actor is still waited for.
+const ACTOR_SLACK: Duration = Duration::from_millis(50);
 
 /// The task at the root: owns the actors of all servers, starts them, joins them, and runs the
 /// shutdown as one sequence on its own runtime.
@@ -77,7 +81,7 @@ impl Root {
 
     async fn join_all(&mut self, plan: StopPlan) {
         // Actors keep the limit themselves; this one is for an actor that does not get to run.
-        let mut limit = plan.end_by;
+        let mut limit = plan.end_by + ACTOR_SLACK;
         while !self.actors.is_empty() {
             tokio::select! {
                 biased;
@@ -125,7 +129,7 @@ impl Drop for Root {
         if self.runtime.report.get().is_none() {
             let reports = servers.iter().filter_map(|server| server.ended.get());
             let servers = reports.map(|report| (*report).clone()).collect();
-            self.runtime.report.set(ShutdownReport { servers, elapsed: std::time::Duration::ZERO });
+            self.runtime.report.set(ShutdownReport { servers, elapsed: Duration::ZERO });
         }
     }
 }

@@ -4,16 +4,26 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::disallowed_methods,
     reason = "test code"
 )]
 
 mod support;
 
-use mcp_lifecycle::{Failure, ServerOptions, Stage, State};
+use std::any::Any;
+use std::sync::Arc;
+
+use mcp_lifecycle::{
+    AddError, CallError, Failure, ParkReason, ServerHandle, ServerOptions, ServerSpec, Stage, State,
+};
 use mcp_proto::{Era, ListTools};
-use mcp_session::{CallOptions, CallOutcome, ListLimits};
-use mcp_transport::testing::{MemoryConnector, ServerScript};
+use mcp_session::{CallOptions, CallOutcome, ListLimits, SessionOptions};
+use mcp_transport::process::SpawnError;
+use mcp_transport::testing::{MemoryConnector, MemoryOptions, ServerScript};
+use mcp_transport::{CloseReason, Closed, ConnectError, Exit};
+use serde_json::json;
 use support::{Bench, accept, accept_initialize, echo, in_seconds, plain, ready, seconds, until};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -104,4 +114,230 @@ async fn i19_a_list_that_never_comes_fails_a_reconnect_at_the_same_deadline() {
     ));
     assert_eq!(bench.moves("half"), ["connecting", "ready", "connecting", "backoff"]);
     bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f014_a_server_silent_to_the_probe_is_opened_as_legacy_and_never_probed_again() {
+    let mut bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("old", &connector, auto());
+    let began = Instant::now();
+    let peer = connector.next_peer().await;
+    peer.expect("server/discover").await;
+    accept(&peer).await;
+    let generation = ready(&server).await;
+    assert_eq!(began.elapsed(), seconds(5));
+
+    server.reconnect(generation);
+    let peer = connector.next_peer().await;
+    accept(&peer).await;
+    ready(&server).await;
+    assert_eq!(began.elapsed(), seconds(5), "the second time it is not probed");
+    assert_eq!(bench.moves("old"), ["connecting", "ready", "connecting", "ready"]);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f015_a_server_killed_by_the_probe_is_restarted_once_and_never_probed_again() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy().with_crash_before_initialize(Exit::Code(3));
+    let served = script.clone();
+    let (server, connector) = bench.add_with("old", auto(), move |_| served.start());
+    let began = Instant::now();
+    let generation = ready(&server).await;
+    assert_eq!((generation, began.elapsed()), (2, seconds(0)), "one restart, at once");
+    assert_eq!(script.log().count("server/discover"), 1);
+
+    server.reconnect(generation);
+    let status = server.settled(in_seconds(10)).await;
+    assert_eq!(status.state, State::Ready { generation: 3 });
+    assert_eq!(script.log().count("server/discover"), 1);
+    assert_eq!(connector.attempts(), 3);
+    assert_eq!(server.status().losses, 0);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn v35_a_modern_server_replaced_by_a_legacy_one_is_probed_again() {
+    let mut bench = Bench::new();
+    let (modern, legacy) = (ServerScript::modern(), ServerScript::legacy());
+    let scripts = [modern.clone(), legacy.clone()];
+    let (server, _) = bench.add_with("both", auto(), move |number| scripts[number.min(1)].start());
+    let generation = ready(&server).await;
+    assert_eq!(server.peer().unwrap().era, Era::Modern);
+    server.reconnect(generation);
+    server.settled(in_seconds(60)).await;
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    assert_eq!(server.peer().unwrap().era, Era::Legacy);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f134_a_permanent_failure_parks_at_once_and_leaves_nothing() {
+    let mut bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let error = SpawnError::NotFound { command: "no-such-server".into() };
+    connector.fail_next(ConnectError::Spawn(error));
+    let server = bench.add_by_hand("missing", &connector, plain());
+    let status = server.settled(in_seconds(1)).await;
+    assert!(matches!(status.state, State::Parked { why: ParkReason::Permanent, .. }), "{status:?}");
+    tokio::time::sleep(seconds(200)).await; // no retry may come within this time: a probe comes after 240 s
+    assert_eq!(connector.attempts(), 1);
+    let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("no-such-server"), "{error}");
+    assert_eq!(bench.moves("missing"), ["connecting", "parked"]);
+    // Nobody else is running but the root task, the actor and this test.
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 2);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f134_every_failed_attempt_leaves_nothing_but_its_owner() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let closed = Closed::new(CloseReason::Exited(Exit::Code(1)), "boom");
+    for error in [
+        ConnectError::Timeout,
+        ConnectError::Closed(closed),
+        ConnectError::Spawn(SpawnError::ResourceLimit { command: "x".into(), what: "descriptors" }),
+    ] {
+        connector.fail_next(error);
+    }
+    let server = bench.add_by_hand("failing", &connector, plain().with_park_after(3));
+    until(&server, |status| matches!(status.state, State::Parked { .. }).then_some(())).await;
+    assert_eq!(connector.attempts(), 3);
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 2, "root task and actor");
+    bench.end().await;
+}
+
+/// How far a connection gets before something happens to its server.
+#[derive(Debug, Clone, Copy)]
+enum Stall {
+    Opening,
+    Writing,
+    Reading,
+    SecondPage,
+}
+
+const STALLS: [Stall; 4] = [Stall::Opening, Stall::Writing, Stall::Reading, Stall::SecondPage];
+
+/// Adds a server and brings its connection to the given stage. What is returned keeps it there.
+async fn stalled_at(stage: Stall, bench: &Bench) -> (ServerHandle, MemoryConnector, Vec<Box<dyn Any>>) {
+    let window = if let Stall::Writing = stage { 0 } else { 64 };
+    let connector = MemoryConnector::with_options(MemoryOptions::default().with_window(window));
+    let hold = matches!(stage, Stall::Opening).then(|| connector.hold());
+    let server = bench.add_by_hand("stalled", &connector, plain());
+    if let Some(hold) = hold {
+        while connector.attempts() == 0 {
+            tokio::task::yield_now().await;
+        }
+        return (server, connector, vec![Box::new(hold)]);
+    }
+    let peer = connector.next_peer().await;
+    match stage {
+        Stall::Writing => {
+            while peer.queued() == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Stall::SecondPage => {
+            accept_initialize(&peer).await;
+            let page = peer.expect("tools/list").await;
+            peer.respond(page.id(), json!({"tools": [], "nextCursor": "2"})).await;
+            peer.expect("tools/list").await;
+        }
+        _ => drop(peer.expect("initialize").await),
+    }
+    (server, connector, vec![Box::new(peer)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn f133_shutdown_at_every_stage_of_connecting_leaves_nothing() {
+    for stage in STALLS {
+        let mut bench = Bench::new();
+        let (server, connector, kept) = stalled_at(stage, &bench).await;
+        let began = Instant::now();
+        bench.supervisor.shutdown().await;
+        assert_eq!(began.elapsed(), seconds(0), "{stage:?}");
+        assert_eq!(bench.moves("stalled"), ["connecting", "draining", "stopped"], "{stage:?}");
+        assert_eq!(connector.attempts(), 1);
+        assert_eq!(server.lists().map(|_| ()), None);
+        drop(kept);
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f151_a_server_removed_or_switched_off_while_connecting_never_comes_back() {
+    for stage in STALLS {
+        for is_removed in [true, false] {
+            let mut bench = Bench::new();
+            let (server, connector, kept) = stalled_at(stage, &bench).await;
+            if is_removed {
+                let report = bench.supervisor.remove("stalled").unwrap().await;
+                assert_eq!(report.calls_cancelled, 0);
+                assert!(bench.supervisor.server("stalled").is_none());
+                let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
+                assert!(matches!(error, CallError::Removed { .. }), "{error}");
+            } else {
+                server.disable();
+                assert_eq!(server.settled(in_seconds(1)).await.state, State::Disabled);
+                let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
+                assert!(matches!(error, CallError::Disabled { .. }), "{error}");
+            }
+            drop(kept);
+            tokio::time::sleep(seconds(1000)).await; // long enough for any retry
+            assert_eq!(connector.attempts(), 1, "{stage:?}");
+            assert!(!bench.moves("stalled").contains(&"ready"), "{stage:?}");
+            bench.end().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f016_connections_are_opened_a_few_at_a_time_and_in_order() {
+    let bench = Bench::new();
+    let connectors: Vec<_> = (0..40).map(|_| MemoryConnector::new()).collect();
+    let holds: Vec<_> = connectors.iter().map(MemoryConnector::hold).collect();
+    let servers: Vec<_> = connectors
+        .iter()
+        .enumerate()
+        .map(|(number, connector)| bench.add_by_hand(&format!("server {number}"), connector, plain()))
+        .collect();
+    let attempts = || connectors.iter().map(MemoryConnector::attempts).collect::<Vec<_>>();
+    tokio::time::sleep(seconds(1)).await; // everything that can happen has happened
+    let expected: Vec<_> = (0..40).map(|number| usize::from(number < 16)).collect();
+    assert_eq!(attempts(), expected);
+
+    let served = connectors.clone();
+    let mut peers = tokio::task::JoinSet::new();
+    for connector in served {
+        peers.spawn(async move {
+            let peer = connector.next_peer().await;
+            accept(&peer).await;
+            peer.closed().await;
+        });
+    }
+    drop(holds);
+    for server in &servers {
+        ready(server).await;
+    }
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_unique_and_limits_make_sense() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    bench.add_by_hand("one", &connector, plain());
+    let again = ServerSpec::new("one", Arc::new(connector.clone()));
+    assert_eq!(bench.supervisor.add(again).unwrap_err(), AddError::Duplicate { name: "one".into() });
+    let never = ServerSpec::new("two", Arc::new(connector)).with_options(plain().with_attempts(0));
+    let error = bench.supervisor.add(never).unwrap_err();
+    assert_eq!(error, AddError::Limit { name: "two".into(), what: "attempts" });
+    bench.end().await;
+}
+
+fn auto() -> ServerOptions {
+    plain().with_session(SessionOptions::default())
 }

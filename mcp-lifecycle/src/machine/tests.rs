@@ -541,7 +541,7 @@ impl Bench {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
     fn any_order_of_events_keeps_the_promises(steps in prop::collection::vec(step(), 0..200)) {

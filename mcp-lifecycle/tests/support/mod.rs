@@ -11,16 +11,22 @@
     reason = "test code; each test file uses a part of it"
 )]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mcp_lifecycle::{
     KeepaliveOptions, ServerEvent, ServerHandle, ServerOptions, ServerSpec, ServerStatus, ShutdownReport,
     State, Supervisor, SupervisorOptions,
 };
-use mcp_proto::CallTool;
+use mcp_proto::{CallTool, RequestId};
 use mcp_session::{EraPolicy, SessionOptions};
 use mcp_transport::testing::{Behaviour, MemoryConnector, ScriptedPeer, ServerScript, serve_all};
+use mcp_transport::{
+    CloseReport, Closed, ConnectError, Connection, Connector, Dispatch, Ending, Full, Inbound, Outbound,
+    Receive, SendError, Sent, Streams, Transport,
+};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
@@ -122,6 +128,10 @@ pub fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+pub fn milliseconds(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
 pub fn in_seconds(number: u64) -> Instant {
     Instant::now() + seconds(number)
 }
@@ -187,4 +197,139 @@ pub async fn answer_tools(peer: &ScriptedPeer) {
     let request = peer.expect("tools/list").await;
     let tools = json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]});
     peer.respond(request.id(), tools).await;
+}
+
+/// Opens connections whose receiving half panics on the frame `panic`.
+#[derive(Debug)]
+pub struct Panicking(pub MemoryConnector);
+
+#[async_trait]
+impl Connector for Panicking {
+    async fn connect(&self, by: Instant) -> Result<Connection, ConnectError> {
+        let connection = self.0.connect(by).await?;
+        Ok(Connection::new(connection.transport, Box::new(PanickingReceive(connection.receive))))
+    }
+}
+
+#[derive(Debug)]
+struct PanickingReceive(Box<dyn Receive>);
+
+impl Receive for PanickingReceive {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut Vec<Inbound>) -> Poll<Result<(), Closed>> {
+        let result = self.0.poll_receive(cx, into);
+        for inbound in into.iter() {
+            assert!(!matches!(inbound, Inbound::Message { frame, .. } if **frame == *b"panic"), "as asked");
+        }
+        result
+    }
+}
+
+/// What goes wrong when a connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseFault {
+    /// It takes until its deadline and reports that.
+    Hangs,
+    /// It takes for ever, whatever its deadline.
+    IgnoresTime,
+    /// It panics.
+    Panics,
+}
+
+/// Opens connections that cannot be closed as they should.
+#[derive(Debug)]
+pub struct Faulty {
+    pub inner: MemoryConnector,
+    pub fault: CloseFault,
+}
+
+#[async_trait]
+impl Connector for Faulty {
+    async fn connect(&self, by: Instant) -> Result<Connection, ConnectError> {
+        let connection = self.inner.connect(by).await?;
+        let transport = FaultyTransport { inner: connection.transport, fault: self.fault };
+        Ok(Connection::new(Arc::new(transport), connection.receive))
+    }
+}
+
+#[derive(Debug)]
+struct FaultyTransport {
+    inner: Arc<dyn Transport>,
+    fault: CloseFault,
+}
+
+#[async_trait]
+impl Transport for FaultyTransport {
+    fn streams(&self) -> Streams {
+        self.inner.streams()
+    }
+
+    async fn send(&self, message: Outbound) -> Result<Sent, SendError> {
+        self.inner.send(message).await
+    }
+
+    fn post(&self, message: Outbound) -> Result<(), Full> {
+        self.inner.post(message)
+    }
+
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+        self.inner.abandon(id, notice)
+    }
+
+    async fn close(&self, by: Instant) -> CloseReport {
+        match self.fault {
+            CloseFault::Hangs => {
+                let began = Instant::now();
+                tokio::time::sleep_until(by).await;
+                CloseReport::new(Ending::Abandoned, None, began.elapsed())
+            }
+            CloseFault::IgnoresTime => std::future::pending().await,
+            CloseFault::Panics => panic!("as asked"),
+        }
+    }
+}
+
+/// Opens connections that block their thread when they are closed, until the other end is dropped.
+#[derive(Debug)]
+pub struct Blocking {
+    pub inner: MemoryConnector,
+    pub until: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+#[async_trait]
+impl Connector for Blocking {
+    async fn connect(&self, by: Instant) -> Result<Connection, ConnectError> {
+        let connection = self.inner.connect(by).await?;
+        let transport = BlockingTransport { inner: connection.transport, until: Arc::clone(&self.until) };
+        Ok(Connection::new(Arc::new(transport), connection.receive))
+    }
+}
+
+#[derive(Debug)]
+struct BlockingTransport {
+    inner: Arc<dyn Transport>,
+    until: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+#[async_trait]
+impl Transport for BlockingTransport {
+    fn streams(&self) -> Streams {
+        self.inner.streams()
+    }
+
+    async fn send(&self, message: Outbound) -> Result<Sent, SendError> {
+        self.inner.send(message).await
+    }
+
+    fn post(&self, message: Outbound) -> Result<(), Full> {
+        self.inner.post(message)
+    }
+
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+        self.inner.abandon(id, notice)
+    }
+
+    async fn close(&self, by: Instant) -> CloseReport {
+        let _ = self.until.lock().unwrap().recv();
+        self.inner.close(by).await
+    }
 }

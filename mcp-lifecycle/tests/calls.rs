@@ -1,0 +1,327 @@
+//! The one guarded path of every call: who is refused, what is repeated, what counts against a server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::num::NonZeroUsize;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use mcp_lifecycle::{BreakerState, CallError, ServerOptions, Startup, State, SupervisorOptions, WaitingFor};
+use mcp_proto::{GetPrompt, ListTools, ReadResource};
+use mcp_session::{CallOptions, CallOutcome, ListLimits};
+use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
+use mcp_transport::{CloseReason, Exit};
+use serde_json::json;
+use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, tool, until};
+use tokio::time::Instant;
+
+#[tokio::test(start_paused = true)]
+async fn a_disabled_server_refuses_at_once_and_serves_when_switched_on() {
+    let mut bench = Bench::new();
+    let options = plain().with_startup(Startup::Disabled);
+    let server = bench.add("one", &ServerScript::legacy(), options);
+    let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
+    assert!(
+        matches!(error, CallError::Disabled { .. }) && error.outcome() == CallOutcome::NotSent,
+        "{error}"
+    );
+    server.enable();
+    assert!(server.settled(in_seconds(1)).await.state.is_ready());
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    server.disable();
+    assert_eq!(server.settled(in_seconds(1)).await.state, State::Disabled);
+    assert!(server.lists().is_none());
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_a_connection_are_limited() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("slow", &connector, plain().with_queued(2));
+    let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(server.call(echo(), CallOptions::default()))).collect();
+    for call in &mut waiting {
+        assert!(call.as_mut().now_or_never().is_none());
+    }
+    assert_eq!(server.status().waiting, 2);
+    let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
+    drop(waiting);
+    assert_eq!(server.status().waiting, 0);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_turn_does_not_come_was_never_sent() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let options = plain().with_in_flight(NonZeroUsize::MIN).with_queued(1);
+    let server = bench.add("serial", &script, options);
+    ready(&server).await;
+    let mut running = Box::pin(server.call(tool("hang"), CallOptions::default()));
+    assert!(running.as_mut().now_or_never().is_none());
+    let began = Instant::now();
+    let queued = server.call(echo(), CallOptions::default().with_timeout(seconds(3)));
+    let refused = async {
+        tokio::time::sleep(seconds(1)).await; // the other one is queued by now
+        server.call(echo(), CallOptions::default()).await.unwrap_err()
+    };
+    let (queued, refused) = tokio::join!(queued, refused);
+    assert!(matches!(refused, CallError::Overloaded { .. }), "{refused}");
+    let queued = queued.unwrap_err();
+    assert!(matches!(queued, CallError::Timeout { waiting_for: WaitingFor::Turn, .. }), "{queued}");
+    assert_eq!((queued.outcome(), began.elapsed()), (CallOutcome::NotSent, seconds(3)));
+    assert_eq!(script.log().runs("echo"), 0);
+    drop(running);
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_the_whole_runtime_are_limited() {
+    let mut bench = Bench::with(SupervisorOptions::default().with_in_flight(2));
+    let one = bench.add("one", &ServerScript::legacy(), plain());
+    let two = bench.add("two", &ServerScript::legacy(), plain());
+    ready(&one).await;
+    ready(&two).await;
+    let mut running: Vec<_> =
+        [&one, &two].into_iter().map(|s| Box::pin(s.call(tool("hang"), CallOptions::default()))).collect();
+    for call in &mut running {
+        assert!(call.as_mut().now_or_never().is_none());
+    }
+    let error = one.call(echo(), CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
+    running.pop();
+    one.call(echo(), CallOptions::default()).await.unwrap();
+    drop(running);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_run_is_repeated_only_if_that_is_safe() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy().with_tool("safe", ToolBehaviour::Crash(Exit::Code(1)));
+    let options = plain().with_park_after(100).with_idempotent_tools(["safe".to_owned()].into());
+    let server = bench.add("one", &script, options);
+    let error = server.call(tool("crash"), CallOptions::default()).await.unwrap_err();
+    assert_eq!(error.outcome(), CallOutcome::Unknown);
+    assert_eq!(script.log().runs("crash"), 1, "never twice");
+    let error = server.call(tool("safe"), CallOptions::default()).await.unwrap_err();
+    assert_eq!(error.outcome(), CallOutcome::Unknown);
+    assert_eq!(script.log().runs("safe"), 3, "three attempts, no more");
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_are_repeated_on_the_next_connection() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain());
+    let first = connector.next_peer().await;
+    accept_all(&first).await;
+    ready(&server).await;
+    let reads = async {
+        tokio::join!(
+            server.call(ReadResource::new("fixture://text/1"), CallOptions::default()),
+            server.call(GetPrompt::new("prompt-1"), CallOptions::default()),
+            server.list::<ListTools>(CallOptions::default(), ListLimits::default()),
+        )
+    };
+    let ((read, prompt, list), _second) = tokio::join!(reads, async {
+        for _ in 0..3 {
+            first.receive().await;
+        }
+        first.close(CloseReason::EndOfStream);
+        let second = connector.next_peer().await;
+        accept_all(&second).await;
+        for _ in 0..3 {
+            let request = second.receive().await;
+            let result = match request.method() {
+                Some("resources/read") => json!({"contents": []}),
+                Some("prompts/get") => json!({"messages": []}),
+                _ => json!({"tools": []}),
+            };
+            second.respond(request.id(), result).await;
+        }
+        second
+    });
+    read.unwrap();
+    prompt.unwrap();
+    list.unwrap();
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f127_a_swap_of_the_connection_under_a_queued_call_costs_nothing() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("serial", &connector, plain().with_in_flight(NonZeroUsize::MIN));
+    let first = connector.next_peer().await;
+    accept(&first).await;
+    let generation = ready(&server).await;
+    let before = server.status();
+
+    let holder = server.call(tool("long"), CallOptions::default());
+    let queued = server.call(echo(), CallOptions::default());
+    let (held, queued, _second) = tokio::join!(holder, queued, async {
+        first.expect("tools/call").await;
+        assert_eq!(server.status().waiting, 1, "the other call waits for its turn");
+        server.reconnect(generation);
+        let second = connector.next_peer().await;
+        accept(&second).await;
+        let request = second.expect("tools/call").await;
+        assert_eq!(request.params()["name"], "echo");
+        second.respond(request.id(), json!({"content": []})).await;
+        second
+    });
+    let held = held.unwrap_err();
+    assert_eq!(held.outcome(), CallOutcome::Unknown, "{held}");
+    queued.unwrap();
+    assert!(first.transcript().iter().all(|frame| frame.params()["name"] != "echo"), "i07");
+    let after = server.status();
+    assert_eq!((after.losses, after.breaker), (before.losses, before.breaker));
+    assert_eq!(after.state, State::Ready { generation: 2 });
+    assert!(after.last_error.is_none());
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f152_a_half_open_breaker_lets_exactly_one_call_through() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let server = bench.add("fragile", &script, unparked());
+    open_the_breaker(&server).await;
+    let began = Instant::now();
+    let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::CircuitOpen { retry_in, .. } if retry_in > seconds(20)), "{error}");
+    assert_eq!(began.elapsed(), seconds(0));
+
+    tokio::time::sleep(seconds(31)).await; // the breaker is half open now
+    ready(&server).await;
+    let began = Instant::now();
+    let results = join_all((0..100).map(|_| server.call(echo(), CallOptions::default()))).await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    assert!(
+        results.iter().flat_map(|r| r.as_ref().err()).all(|e| matches!(e, CallError::CircuitOpen { .. }))
+    );
+    assert_eq!((script.log().runs("echo"), began.elapsed()), (1, seconds(0)));
+    assert_eq!(server.status().breaker, BreakerState::Closed);
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i26_a_probe_that_fails_opens_the_breaker_for_longer() {
+    let mut bench = Bench::new();
+    let server = bench.add("fragile", &ServerScript::legacy(), unparked());
+    open_the_breaker(&server).await;
+    tokio::time::sleep(seconds(31)).await; // the breaker is half open now
+    server.call(tool("crash"), CallOptions::default()).await.unwrap_err();
+    let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::CircuitOpen { retry_in, .. } if retry_in > seconds(50)), "{error}");
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i27_failing_tools_and_protocol_errors_never_open_the_breaker() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), plain());
+    for _ in 0..20 {
+        assert!(server.call(tool("fail"), CallOptions::default()).await.unwrap().is_error);
+        let error = server.call(tool("error"), CallOptions::default()).await.unwrap_err();
+        assert_eq!(error.outcome(), CallOutcome::Rejected);
+    }
+    assert_eq!(server.status().breaker, BreakerState::Closed);
+    assert_eq!(server.status().losses, 0);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i28_a_server_that_is_removed_and_added_again_starts_with_a_closed_breaker() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let server = bench.add("fragile", &script, unparked());
+    open_the_breaker(&server).await;
+    bench.supervisor.remove("fragile").unwrap().await;
+    let again = bench.add("fragile", &script, unparked());
+    again.call(echo(), CallOptions::default()).await.unwrap();
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_frees_its_slot_and_tells_the_server() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let server = bench.add("one", &script, plain());
+    ready(&server).await;
+    let mut call = Box::pin(server.call(tool("hang"), CallOptions::default()));
+    assert!(call.as_mut().now_or_never().is_none());
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    assert_eq!(server.status().in_flight, 1);
+    drop(call);
+    assert_eq!(server.status().in_flight, 0);
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    assert_eq!(script.log().cancelled().len(), 1);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn statuses_and_reports_have_a_form_for_machines() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), plain());
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    tokio::time::sleep(seconds(2)).await; // so that the age of the last success shows
+    let status = serde_json::to_value(server.status()).unwrap();
+    assert_eq!(
+        status,
+        json!({
+            "name": "one", "state": "ready", "generation": 1, "last_generation": 1, "in_flight": 0, "waiting": 0,
+            "breaker": "closed", "ever_ready": true, "losses": 0, "last_error": null, "last_ok_ms": 2000,
+        })
+    );
+    let report = serde_json::to_value(&*bench.end().await).unwrap();
+    assert_eq!(
+        report,
+        json!({"elapsed_ms": 0, "servers": [{
+            "name": "one", "ending": "clean", "calls_cancelled": 0, "tasks_aborted": 0, "exceeded": [],
+        }]})
+    );
+}
+
+/// A server that is never parked, so that only the breaker stands in the way.
+fn unparked() -> ServerOptions {
+    plain().with_park_after(1000)
+}
+
+/// Loses five connections in a row under calls.
+async fn open_the_breaker(server: &mcp_lifecycle::ServerHandle) {
+    for _ in 0..5 {
+        let error = server.call(tool("crash"), CallOptions::default()).await.unwrap_err();
+        assert!(error.is_session_gone(), "{error}");
+    }
+    until(server, |status| (status.breaker == BreakerState::Open).then_some(())).await;
+}
+
+/// Plays the handshake of a server that declares everything and has nothing.
+async fn accept_all(peer: &mcp_transport::testing::ScriptedPeer) {
+    let request = peer.expect("initialize").await;
+    let result = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+        "serverInfo": {"name": "scripted", "version": "1"},
+    });
+    peer.respond(request.id(), result).await;
+    peer.expect("notifications/initialized").await;
+    for member in ["tools", "resources", "resourceTemplates", "prompts"] {
+        let request = peer.receive().await;
+        peer.respond(request.id(), json!({member: []})).await;
+    }
+}

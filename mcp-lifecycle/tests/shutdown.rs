@@ -1,0 +1,349 @@
+//! Stopping: one owned sequence with deadlines of its own, whatever its callers do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use mcp_lifecycle::{
+    AddError, CallError, ServerOptions, ServerSpec, Startup, State, StopStep, Supervisor, SupervisorOptions,
+};
+use mcp_proto::ListTools;
+use mcp_session::{CallOptions, CallOutcome, ListLimits};
+use mcp_transport::testing::checks::LogCapture;
+use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
+use mcp_transport::{ConnectError, Ending};
+use support::{
+    Bench, Blocking, CloseFault, Faulty, accept, assert_quiescent, echo, in_seconds, milliseconds, plain,
+    ready, seconds, tool, until,
+};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tracing::Level;
+
+#[tokio::test(start_paused = true)]
+async fn f135_shutdown_interrupts_every_wait_at_once() {
+    let failing = |connector: &MemoryConnector| {
+        (0..10).for_each(|_| connector.fail_next(ConnectError::Timeout));
+    };
+    let cases: [(&str, ServerOptions, bool); 4] = [
+        ("backoff", plain(), true),
+        ("parked", plain().with_park_after(1), true),
+        ("dormant", plain().with_startup(Startup::OnDemand), false),
+        ("disabled", plain().with_startup(Startup::Disabled), false),
+    ];
+    for (name, options, fails) in cases {
+        let mut bench = Bench::new();
+        let connector = MemoryConnector::new();
+        if fails {
+            failing(&connector);
+        }
+        let server = bench.add_by_hand("one", &connector, options);
+        until(&server, |status| (status.state.name() == name).then_some(())).await;
+        let began = Instant::now();
+        let report = bench.supervisor.shutdown().await;
+        assert_eq!(began.elapsed(), seconds(0), "i13: {name}");
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(bench.moves("one").last(), Some(&"stopped"));
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn i01_shutdown_in_mixed_states_leaves_no_task() {
+    let mut bench = Bench::new();
+    let good = bench.add("good", &ServerScript::legacy(), plain());
+    let broken = MemoryConnector::new();
+    broken.fail_next(ConnectError::Timeout);
+    let parked = bench.add_by_hand("parked", &broken, plain().with_park_after(1));
+    let mute = MemoryConnector::new();
+    bench.add_by_hand("stuck", &mute, plain());
+    let peer = mute.next_peer().await;
+    peer.expect("initialize").await;
+    ready(&good).await;
+    until(&parked, |status| matches!(status.state, State::Parked { .. }).then_some(())).await;
+    let began = Instant::now();
+    let report = bench.end().await;
+    assert_eq!(began.elapsed(), seconds(0));
+    let names: Vec<_> = report.servers.iter().map(|server| &*server.name).collect();
+    assert_eq!(names, ["good", "parked", "stuck"], "in the order in which they were added");
+    assert_eq!((broken.attempts(), mute.attempts()), (1, 1), "nothing is started any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f137_running_calls_may_finish_and_the_rest_is_cancelled_and_told() {
+    let (log, _guard) = LogCapture::on_this_thread();
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(seconds(3)));
+    let server = bench.add("busy", &script, plain().with_in_flight(100.try_into().unwrap()));
+    ready(&server).await;
+    let began = Instant::now();
+    let calls = join_all((0..100).map(|number| {
+        let server = server.clone();
+        async move {
+            let name = if number % 2 == 0 { "slow" } else { "hang" };
+            (server.call(tool(name), CallOptions::default()).await, began.elapsed())
+        }
+    }));
+    let shutdown = async {
+        while server.status().in_flight < 100 {
+            tokio::task::yield_now().await;
+        }
+        let shutdown = bench.supervisor.shutdown();
+        let refused = server.call(echo(), CallOptions::default()).await.unwrap_err();
+        assert!(
+            matches!(refused, CallError::ShuttingDown { outcome: CallOutcome::NotSent, .. }),
+            "{refused}"
+        );
+        shutdown.await
+    };
+    let (results, report) = tokio::join!(calls, shutdown);
+    for (number, (result, elapsed)) in results.into_iter().enumerate() {
+        if number % 2 == 0 {
+            result.unwrap();
+            assert_eq!(elapsed, seconds(3));
+        } else {
+            let error = result.unwrap_err();
+            assert!(
+                matches!(error, CallError::ShuttingDown { outcome: CallOutcome::Unknown, .. }),
+                "{error}"
+            );
+            assert_eq!(elapsed, seconds(5));
+        }
+    }
+    assert_eq!(began.elapsed(), seconds(5));
+    assert_eq!(script.log().cancelled().len(), 50, "each is told");
+    let [busy] = &report.servers[..] else { panic!("{report:?}") };
+    assert_eq!((busy.calls_cancelled, busy.tasks_aborted), (50, 0));
+    assert_eq!(busy.exceeded.len(), 1);
+    assert_eq!((busy.exceeded[0].step, busy.exceeded[0].elapsed), (StopStep::Drain, seconds(5)));
+    assert_eq!(log.at(Level::WARN).len(), 1, "i35: one warning for the one bound");
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_are_sent_away_at_once() {
+    let mut bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("slow", &connector, plain());
+    let serial = bench.add("serial", &ServerScript::legacy(), plain().with_in_flight(1.try_into().unwrap()));
+    ready(&serial).await;
+    let began = Instant::now();
+    let waiting = server.call(echo(), CallOptions::default());
+    let mut running = Box::pin(serial.call(tool("hang"), CallOptions::default()));
+    assert!(running.as_mut().now_or_never().is_none());
+    let queued = serial.call(echo(), CallOptions::default());
+    let shutdown = async {
+        while serial.status().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(bench.supervisor.shutdown());
+    };
+    let (waiting, queued, ()) = tokio::join!(waiting, queued, shutdown);
+    for error in [waiting.unwrap_err(), queued.unwrap_err()] {
+        assert!(matches!(error, CallError::ShuttingDown { outcome: CallOutcome::NotSent, .. }), "{error}");
+    }
+    assert_eq!(began.elapsed(), seconds(0));
+    drop(running);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f138_two_shutdowns_are_one() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), plain());
+    ready(&server).await;
+    let (a, b) = tokio::join!(bench.supervisor.shutdown(), bench.supervisor.shutdown());
+    let c = bench.supervisor.shutdown().await;
+    assert!(Arc::ptr_eq(&a, &b) && Arc::ptr_eq(&b, &c));
+    assert_eq!(bench.moves("one"), ["connecting", "ready", "draining", "stopped"]);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f139_a_shutdown_goes_on_when_its_future_is_dropped_at_any_poll() {
+    for polls in 0..4 {
+        let mut bench = Bench::new();
+        let server = bench.add("one", &ServerScript::legacy(), plain());
+        ready(&server).await;
+        let mut running = Box::pin(server.call(tool("hang"), CallOptions::default()));
+        assert!(running.as_mut().now_or_never().is_none());
+        let began = Instant::now();
+        let mut shutdown = Box::pin(bench.supervisor.shutdown());
+        for _ in 0..polls {
+            assert!(shutdown.as_mut().now_or_never().is_none());
+            tokio::time::sleep(seconds(1)).await; // the drain goes on meanwhile
+        }
+        drop(shutdown);
+        until(&server, |status| (status.state == State::Stopped).then_some(())).await;
+        assert_eq!(began.elapsed(), seconds(5), "from the first call, not from the last");
+        let error = running.await.unwrap_err();
+        assert!(matches!(error, CallError::ShuttingDown { .. }), "{error}");
+        assert_eq!(bench.end().await.servers[0].calls_cancelled, 1);
+        assert_eq!(began.elapsed(), seconds(5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn i34_a_caller_that_gives_up_is_told_that_draining_goes_on() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), plain());
+    ready(&server).await;
+    let mut running = Box::pin(server.call(tool("hang"), CallOptions::default()));
+    assert!(running.as_mut().now_or_never().is_none());
+    let still = bench.supervisor.shutdown().within(seconds(2)).await.unwrap_err();
+    assert_eq!(still.waited, seconds(2));
+    assert_eq!(server.status().state, State::Draining);
+    let report = bench.supervisor.shutdown().within(seconds(4)).await.unwrap();
+    assert_eq!(report.elapsed, seconds(5));
+    drop(running);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f140_after_a_shutdown_everything_is_refused_at_once() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), plain());
+    ready(&server).await;
+    bench.supervisor.shutdown().await;
+    let call = server.call(echo(), CallOptions::default()).await.unwrap_err();
+    let list = server.list::<ListTools>(CallOptions::default(), ListLimits::default()).await.unwrap_err();
+    for error in [call, list] {
+        assert!(matches!(error, CallError::ShuttingDown { outcome: CallOutcome::NotSent, .. }), "{error}");
+    }
+    let spec = ServerSpec::new("two", Arc::new(MemoryConnector::new()));
+    let refused = bench.supervisor.add(spec).unwrap_err();
+    assert_eq!(refused, AddError::ShuttingDown { name: "two".into() });
+    server.wake();
+    server.reconnect(1);
+    assert_eq!(server.settled(in_seconds(1)).await.state, State::Stopped);
+    assert_eq!(bench.supervisor.remove("one").unwrap().await.ending, Ending::Clean);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_added_and_stopped_in_the_same_breath_never_starts() {
+    let bench = Bench::new();
+    let (stopped, removed) = (MemoryConnector::new(), MemoryConnector::new());
+    bench.add_by_hand("removed", &removed, plain());
+    let removal = bench.supervisor.remove("removed").unwrap();
+    bench.add_by_hand("stopped", &stopped, plain());
+    let report = bench.supervisor.shutdown().await;
+    assert!(report.is_clean(), "{report:?}");
+    assert!(removal.await.is_clean());
+    assert_eq!((stopped.attempts(), removed.attempts()), (0, 0));
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f144_a_step_that_hangs_or_panics_is_reported_and_the_others_still_run() {
+    for (fault, step) in [(CloseFault::Hangs, StopStep::Close), (CloseFault::Panics, StopStep::Join)] {
+        let (log, _guard) = LogCapture::on_this_thread();
+        let mut bench = Bench::new();
+        let connector = MemoryConnector::new();
+        let spec = ServerSpec::new("bad", Arc::new(Faulty { inner: connector.clone(), fault }));
+        let bad = bench.supervisor.add(spec.with_options(plain())).unwrap();
+        let peer = connector.next_peer().await;
+        accept(&peer).await;
+        ready(&bad).await;
+        let good = bench.add("good", &ServerScript::legacy(), plain());
+        ready(&good).await;
+
+        let began = Instant::now();
+        let report = bench.supervisor.shutdown().await;
+        assert!(began.elapsed() <= seconds(10), "{fault:?}: {:?}", began.elapsed());
+        let [bad, good] = &report.servers[..] else { panic!("{report:?}") };
+        assert!(good.is_clean(), "{good:?}");
+        assert_eq!(bad.ending, Ending::Abandoned, "{fault:?}");
+        assert_eq!(bad.exceeded.iter().map(|e| e.step).collect::<Vec<_>>(), [step], "{fault:?}");
+        let warnings = log.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert_eq!(warnings[0].fields["server"], "bad");
+        drop(peer);
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_that_never_says_that_it_has_closed_is_given_up() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let faulty = Faulty { inner: connector.clone(), fault: CloseFault::IgnoresTime };
+    let server =
+        bench.supervisor.add(ServerSpec::new("bad", Arc::new(faulty)).with_options(plain())).unwrap();
+    let peer = connector.next_peer().await;
+    accept(&peer).await;
+    ready(&server).await;
+    let report = bench.supervisor.shutdown().await;
+    assert!(report.elapsed <= seconds(10), "{report:?}");
+    assert_eq!(report.servers[0].ending, Ending::Abandoned);
+    drop(peer);
+    bench.end().await;
+    assert_quiescent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i05_a_removed_server_frees_its_name_also_when_it_had_to_be_abandoned() {
+    let mut bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let faulty = Faulty { inner: connector.clone(), fault: CloseFault::Hangs };
+    let server =
+        bench.supervisor.add(ServerSpec::new("one", Arc::new(faulty)).with_options(plain())).unwrap();
+    let peer = connector.next_peer().await;
+    accept(&peer).await;
+    ready(&server).await;
+    let removal = bench.supervisor.remove("one").unwrap();
+    let spec = ServerSpec::new("one", Arc::new(MemoryConnector::new()));
+    assert_eq!(bench.supervisor.add(spec).unwrap_err(), AddError::Duplicate { name: "one".into() });
+    assert_eq!(removal.await.ending, Ending::Abandoned);
+    let again = bench.add("one", &ServerScript::legacy(), plain());
+    again.call(echo(), CallOptions::default()).await.unwrap();
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f149_calls_of_a_removed_server_may_finish_and_end_as_removed() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(seconds(2)));
+    let server = bench.add("one", &script, plain());
+    ready(&server).await;
+    let mut slow = Box::pin(server.call(tool("slow"), CallOptions::default()));
+    let mut hung = Box::pin(server.call(tool("hang"), CallOptions::default()));
+    assert!(slow.as_mut().now_or_never().is_none() && hung.as_mut().now_or_never().is_none());
+    let removal = bench.supervisor.remove("one").unwrap();
+    let (slow, hung, report) = tokio::join!(slow, hung, removal);
+    slow.unwrap();
+    let error = hung.unwrap_err();
+    assert!(matches!(error, CallError::Removed { outcome: CallOutcome::Unknown, .. }), "{error}");
+    assert_eq!(report.calls_cancelled, 1);
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn i35_a_task_that_cannot_be_aborted_is_named_in_the_report_and_given_up() {
+    let (blocked, release) = std::sync::mpsc::sync_channel::<()>(0);
+    let options = SupervisorOptions::default().with_drain(milliseconds(100)).with_total(seconds(1));
+    let supervisor = Supervisor::start(&Handle::current(), options);
+    let connector = MemoryConnector::new();
+    let blocking = Blocking { inner: connector.clone(), until: Arc::new(Mutex::new(release)) };
+    let server = supervisor.add(ServerSpec::new("bad", Arc::new(blocking)).with_options(plain())).unwrap();
+    let peer = connector.next_peer().await;
+    accept(&peer).await;
+    ready(&server).await;
+    let report = supervisor.shutdown().within(seconds(5)).await.unwrap();
+    assert!(report.elapsed >= milliseconds(900) && report.elapsed <= milliseconds(1100), "{report:?}");
+    let [bad] = &report.servers[..] else { panic!("{report:?}") };
+    assert_eq!((bad.ending, bad.tasks_aborted), (Ending::Abandoned, 1));
+    assert!(bad.exceeded.iter().all(|exceeded| exceeded.step == StopStep::Join), "{bad:?}");
+    assert!(bad.exceeded[0].what.contains("connection 1"), "{bad:?}");
+    drop(blocked);
+}
