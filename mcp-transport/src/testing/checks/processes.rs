@@ -16,6 +16,8 @@ pub struct Process {
     pub parent: i32,
     /// Its group's id.
     pub group: i32,
+    /// Its session's id; 0 if the session is of another namespace.
+    pub session: i32,
     /// The letter of the system for its state; `Z`: ended, not yet reaped.
     pub state: char,
     /// Its name.
@@ -68,7 +70,14 @@ impl Process {
         let mut fields = tail.split_whitespace();
         let state = fields.next()?.chars().next()?;
         let mut number = || fields.next()?.parse().ok();
-        Some(Self { pid, parent: number()?, group: number()?, state, name: name.to_owned() })
+        Some(Self {
+            pid,
+            parent: number()?,
+            group: number()?,
+            session: number()?,
+            state,
+            name: name.to_owned(),
+        })
     }
 
     /// Whether it has ended and only waits to be reaped.
