@@ -183,7 +183,7 @@ impl Start {
         let taken_in = handle.shared.table().insert(id, entry, patience, door);
         match taken_in {
             Ok(timer) => handle.shared.wake_driver(timer),
-            Err(refused) => return Err(refused.into()),
+            Err((refused, _entry)) => return Err(refused.into()),
         }
         Ok(InFlight { slot, progress })
     }

@@ -9,7 +9,7 @@ pub struct Counters {
     /// Calls given up after their request may have left; each was cancelled as its era and transport
     /// ask for.
     pub cancels_sent: u64,
-    /// Events dropped because nobody took them.
+    /// Log lines dropped because they are too long or nobody took them.
     pub dropped_events: u64,
     /// Frames that have arrived, of whatever kind: a sign of life.
     pub frames: u64,
@@ -49,7 +49,12 @@ pub(crate) struct Counts {
 impl Count {
     /// Counts one more; `true` for the first.
     pub(crate) fn add(&self) -> bool {
-        self.0.fetch_add(1, Ordering::Relaxed) == 0
+        self.add_many(1)
+    }
+
+    /// Counts `many` more; `true` if they are the first.
+    pub(crate) fn add_many(&self, many: u64) -> bool {
+        self.0.fetch_add(many, Ordering::Relaxed) == 0
     }
 
     fn read(&self) -> u64 {

@@ -6,8 +6,11 @@ use mcp_transport::{Broken, BrokenWhy, Dispatch, Inbound, Outbound};
 use tokio::time::Instant;
 
 use crate::error::{CallError, ProtocolFault};
-use crate::inbox::{ListKind, Put, SessionEvent};
+use crate::inbox::ListKind;
 use crate::shared::Shared;
+
+/// Most bytes of a progress message that are kept: what is shown of any text.
+const MAX_PROGRESS_TEXT: usize = 8 * 1024;
 
 /// What arrives, sent to where it belongs. Nothing here waits.
 impl Shared {
@@ -116,33 +119,43 @@ impl Shared {
     }
 
     fn on_notification(&self, method: &Method, params: &Payload) {
-        let event = if *method == Method::PROGRESS {
-            return self.on_progress(params);
+        if *method == Method::PROGRESS {
+            self.on_progress(params);
+        } else if *method == Method::LOG_MESSAGE {
+            self.on_log(params);
         } else if *method == Method::TOOLS_LIST_CHANGED {
-            SessionEvent::ListChanged(ListKind::Tools)
+            self.inbox.announce(ListKind::Tools);
         } else if *method == Method::RESOURCES_LIST_CHANGED {
-            SessionEvent::ListChanged(ListKind::Resources)
+            self.inbox.announce(ListKind::Resources);
         } else if *method == Method::PROMPTS_LIST_CHANGED {
-            SessionEvent::ListChanged(ListKind::Prompts)
-        } else if *method == Method::LOG_MESSAGE
-            && let Ok(message) = params.decode::<LogMessage>()
-        {
-            SessionEvent::Log(message)
+            self.inbox.announce(ListKind::Prompts);
         } else {
-            // Unknown, malformed, or a cancel notice: none of our handlers can be cancelled yet.
+            // Unknown, or a cancel notice: nothing that the server asks for takes long enough yet.
+            self.counts.ignored_notifications.add();
+        }
+    }
+
+    fn on_log(&self, params: &Payload) {
+        let Ok(message) = params.decode::<LogMessage>() else {
             self.counts.ignored_notifications.add();
             return;
         };
-        if self.inbox.put(event) == Put::Displaced && self.counts.dropped_events.add() {
-            tracing::warn!("events of the server are dropped because nobody takes them");
+        let dropped = self.inbox.log(message, params.as_bytes().len());
+        if dropped > 0 && self.counts.dropped_events.add_many(dropped) {
+            tracing::warn!("log lines of the server are dropped because nobody takes them fast enough");
         }
     }
 
     fn on_progress(&self, params: &Payload) {
-        let Ok(progress) = params.decode::<Progress>() else {
+        let Ok(mut progress) = params.decode::<Progress>() else {
             self.counts.ignored_notifications.add();
             return;
         };
+        // The newest progress of every call is kept until its caller looks.
+        if let Some(message) = &mut progress.message {
+            message.truncate(message.floor_char_boundary(MAX_PROGRESS_TEXT));
+            message.shrink_to_fit();
+        }
         let RequestId::Number(id) = progress.progress_token else {
             self.counts.ignored_progress.add();
             return;

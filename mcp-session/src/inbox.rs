@@ -27,9 +27,12 @@ pub enum ListKind {
     Tools,
 }
 
-/// The events of a session that nobody has taken yet: one lane, in order, bounded.
+/// Most bytes of log lines that wait; a longer line is not kept at all.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The events of a session that nobody has taken yet: one lane, in order, bounded in number and bytes.
 ///
-/// Putting never waits. A full inbox drops the oldest log line; announcements of changed lists are
+/// Putting never waits. A full inbox drops the oldest log lines; announcements of changed lists are
 /// never dropped, as there are at most three of them.
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -40,15 +43,11 @@ pub(crate) struct Inbox {
 
 #[derive(Debug, Default)]
 struct State {
-    events: VecDeque<SessionEvent>,
+    /// Each with the bytes it came in; announcements count as none.
+    events: VecDeque<(SessionEvent, usize)>,
+    logs: usize,
+    bytes: usize,
     is_closed: bool,
-}
-
-/// Whether an event displaced another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Put {
-    Displaced,
-    Kept,
 }
 
 impl Inbox {
@@ -56,27 +55,36 @@ impl Inbox {
         Self { state: Mutex::default(), arrived: Notify::new(), limit: limit.max(1) }
     }
 
-    pub(crate) fn put(&self, event: SessionEvent) -> Put {
+    /// Announces that a list has changed.
+    pub(crate) fn announce(&self, kind: ListKind) {
+        let event = SessionEvent::ListChanged(kind);
         let mut state = self.lock();
-        if state.is_closed {
-            return Put::Displaced;
+        // Whoever takes an announcement that waits fetches a list that is newer than this change.
+        if state.is_closed || state.events.iter().any(|(waiting, _)| *waiting == event) {
+            return;
         }
-        let mut put = Put::Kept;
-        match &event {
-            // Whoever takes the waiting announcement fetches a list that is newer than this change.
-            SessionEvent::ListChanged(_) if state.events.contains(&event) => return Put::Kept,
-            SessionEvent::Log(_) if state.events.len() >= self.limit => {
-                put = Put::Displaced;
-                if let Some(oldest) = state.events.iter().position(|e| matches!(e, SessionEvent::Log(_))) {
-                    state.events.remove(oldest);
-                }
-            }
-            SessionEvent::ListChanged(_) | SessionEvent::Log(_) => {}
-        }
-        state.events.push_back(event);
+        state.events.push_back((event, 0));
         drop(state);
         self.arrived.notify_one();
-        put
+    }
+
+    /// Puts a log line that came in `bytes` bytes; returns how many lines were dropped for it.
+    pub(crate) fn log(&self, message: LogMessage, bytes: usize) -> u64 {
+        let mut state = self.lock();
+        if state.is_closed || bytes > MAX_BYTES {
+            return 1;
+        }
+        let mut dropped = 0;
+        while state.logs >= self.limit || state.bytes + bytes > MAX_BYTES {
+            state.drop_oldest_log();
+            dropped += 1;
+        }
+        state.logs += 1;
+        state.bytes += bytes;
+        state.events.push_back((SessionEvent::Log(message), bytes));
+        drop(state);
+        self.arrived.notify_one();
+        dropped
     }
 
     /// The next event, or `None` once the inbox is closed and empty.
@@ -84,7 +92,7 @@ impl Inbox {
         loop {
             {
                 let mut state = self.lock();
-                if let Some(event) = state.events.pop_front() {
+                if let Some(event) = state.take(0) {
                     return Some(event);
                 }
                 if state.is_closed {
@@ -104,5 +112,24 @@ impl Inbox {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, index: usize) -> Option<SessionEvent> {
+        let (event, bytes) = self.events.remove(index)?;
+        if matches!(event, SessionEvent::Log(_)) {
+            self.logs -= 1;
+            self.bytes -= bytes;
+        }
+        Some(event)
+    }
+
+    fn drop_oldest_log(&mut self) {
+        // At most three announcements stand before it.
+        if let Some(oldest) = self.events.iter().position(|(event, _)| matches!(event, SessionEvent::Log(_)))
+        {
+            self.take(oldest);
+        }
     }
 }

@@ -25,10 +25,10 @@ pub struct SessionOptions {
     pub call_limit: Duration,
     /// How long a call may take whatever it reports; default 300 s.
     pub hard_limit: Duration,
-    /// How many calls may wait for an answer at once; default 1024, further ones are refused with
+    /// How many calls may wait for an answer at once, at least 1; default 1024, further ones end with
     /// [`CallError::Overloaded`](crate::CallError::Overloaded).
     pub max_pending: usize,
-    /// How many events may wait to be taken; default 256, the oldest is dropped.
+    /// How many log lines may wait to be taken; default 256, 1 MiB in all. The oldest are dropped.
     pub max_events: usize,
     /// Where request ids come from; share one source among the sessions of one server.
     pub ids: IdSource,
@@ -134,7 +134,7 @@ impl SessionOptions {
         self
     }
 
-    /// Sets how many events may wait to be taken.
+    /// Sets how many log lines may wait to be taken.
     #[must_use]
     pub fn with_max_events(mut self, events: usize) -> Self {
         self.max_events = events;

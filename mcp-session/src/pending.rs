@@ -98,21 +98,22 @@ impl<T> PendingTable<T> {
     /// Takes a call in, unless the connection has ended or the call came through a gate that has
     /// taken the session back: both are checked here, under the lock that the caller holds.
     ///
-    /// `id` must be new; ids come from one counter that never repeats.
+    /// `id` must be new; ids come from one counter that never repeats. A refused value is handed
+    /// back, so that it is dropped outside the lock.
     pub(crate) fn insert(
         &mut self,
         id: i64,
         value: T,
         patience: Patience,
         door: Door,
-    ) -> Result<Timer, Refused> {
+    ) -> Result<Timer, (Refused, T)> {
         match &self.intake {
-            Intake::Closed(closed) => return Err(Refused::Closed(closed.clone())),
-            Intake::Retracted if door == Door::Gate => return Err(Refused::Retracted),
+            Intake::Closed(closed) => return Err((Refused::Closed(closed.clone()), value)),
+            Intake::Retracted if door == Door::Gate => return Err((Refused::Retracted, value)),
             Intake::Open | Intake::Retracted => {}
         }
         if self.entries.len() >= self.capacity {
-            return Err(Refused::Full);
+            return Err((Refused::Full, value));
         }
         let due = patience.due();
         self.entries.insert(id, Pending { value, patience, due });
@@ -305,11 +306,11 @@ mod tests {
         let mut table = PendingTable::new(8);
         table.retract();
         let gated = table.insert(1, (), patience(start, 1, 1), Door::Gate);
-        assert!(matches!(gated, Err(Refused::Retracted)));
+        assert!(matches!(gated, Err((Refused::Retracted, _))));
         assert!(table.insert(2, (), patience(start, 1, 1), Door::Session).is_ok());
         assert_eq!(table.close(closed()).map(|entries| entries.len()), Some(1));
         let late = table.insert(3, (), patience(start, 1, 1), Door::Session);
-        assert!(matches!(late, Err(Refused::Closed(_))));
+        assert!(matches!(late, Err((Refused::Closed(_), _))));
         assert!(table.close(closed()).is_none(), "it ends once");
     }
 
@@ -386,11 +387,11 @@ mod tests {
                             at(start, now), Duration::from_millis(soft), at(start, now + hard));
                         let taken = table.insert(id, id, limits, door);
                         if model.is_closed {
-                            prop_assert!(matches!(taken, Err(Refused::Closed(_))));
+                            prop_assert!(matches!(taken, Err((Refused::Closed(_), _))));
                         } else if model.is_retracted && door == Door::Gate {
-                            prop_assert!(matches!(taken, Err(Refused::Retracted)));
+                            prop_assert!(matches!(taken, Err((Refused::Retracted, _))));
                         } else if model.calls.len() == CAPACITY {
-                            prop_assert!(matches!(taken, Err(Refused::Full)));
+                            prop_assert!(matches!(taken, Err((Refused::Full, _))));
                         } else {
                             model.calls.push((id, soft, now + soft, now + hard));
                             if taken.is_ok_and(|timer| timer == Timer::Late) {

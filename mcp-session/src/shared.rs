@@ -73,7 +73,7 @@ impl Shared {
             first_id: options.ids.upcoming(),
             driver: AtomicWaker::new(),
             stopping: AtomicBool::new(false),
-            table: Mutex::new(PendingTable::new(options.max_pending)),
+            table: Mutex::new(PendingTable::new(options.max_pending.max(1))),
             closed: watch::Sender::new(None),
         }
     }

@@ -162,12 +162,12 @@ async fn f026_f107_a_flood_of_notifications_drops_the_oldest_lines_and_no_answer
     running.await.unwrap().unwrap();
     settle().await;
     assert_eq!(it.session.next_event().await, Some(SessionEvent::ListChanged(ListKind::Tools)));
-    for line in FLOOD - 255..FLOOD {
+    for line in FLOOD - 256..FLOOD {
         assert_eq!(logged(&it.session.next_event().await.unwrap()), line);
     }
     let counters = it.session.counters();
     assert_eq!(counters.ignored_notifications, FLOOD as u64);
-    assert_eq!(counters.dropped_events, FLOOD as u64 - 255);
+    assert_eq!(counters.dropped_events, FLOOD as u64 - 256);
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,4 +227,39 @@ async fn answers_that_a_server_does_not_read_are_dropped_and_counted() {
     assert_eq!(it.session.counters().unsent_replies, 8);
     it.peer.resume();
     assert_eq!(it.peer.receive().await.value["id"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_log_lines_are_kept_up_to_a_mebibyte_in_all() {
+    let it = legacy().await;
+    for size in [100, 2_000_000, 400_000, 400_000, 400_000] {
+        let data = "x".repeat(size);
+        notify(&it.peer, "notifications/message", json!({"level": "info", "data": data})).await;
+    }
+    settle().await;
+    assert_eq!(it.session.counters().dropped_events, 3);
+    for _ in 0..2 {
+        let Some(SessionEvent::Log(line)) = it.session.next_event().await else { panic!("no line") };
+        assert_eq!(line.data.get().len(), 400_002);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_progress_is_cut() {
+    let it = legacy().await;
+    let (sender, shown) = std::sync::mpsc::sync_channel(1);
+    let options = CallOptions::default().with_progress(move |progress| sender.send(progress).unwrap());
+    let mut call = ByHand::new(it.session.call(CallTool::new("any"), options));
+    assert!(call.poll().is_pending());
+    let token = &it.peer.expect("tools/call").await.value["id"];
+    let text = format!("{}é", "x".repeat(8191));
+    notify(
+        &it.peer,
+        "notifications/progress",
+        json!({"progressToken": token, "progress": 1, "message": text}),
+    )
+    .await;
+    settle().await;
+    assert!(call.poll().is_pending());
+    assert_eq!(shown.recv().unwrap().message.unwrap().len(), 8191, "cut where a character begins");
 }
