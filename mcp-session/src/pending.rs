@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use mcp_transport::Closed;
@@ -21,10 +21,12 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct PendingTable<T> {
     intake: Intake,
-    entries: BTreeMap<i64, Pending<T>>,
-    /// When each entry ends unless something happens before; kept exact, so that an answered call
-    /// leaves nothing behind that could wake the driver.
-    deadlines: BTreeSet<(Instant, i64)>,
+    /// In the order of their ids. Calls mostly come in at the end and go out near the front, where a
+    /// sorted queue is faster than a tree and allocates nothing.
+    entries: VecDeque<Pending<T>>,
+    /// When each entry ends unless something happens before, in order; kept exact, so that an answered
+    /// call leaves nothing behind that could wake the driver.
+    deadlines: VecDeque<(Instant, i64)>,
     /// What the driver's timer is set to; an earlier deadline has to wake it.
     armed: Option<Instant>,
     capacity: usize,
@@ -79,17 +81,17 @@ enum Intake {
 
 #[derive(Debug)]
 struct Pending<T> {
+    id: i64,
     value: T,
     patience: Patience,
-    due: Instant,
 }
 
 impl<T> PendingTable<T> {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             intake: Intake::Open,
-            entries: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            entries: VecDeque::new(),
+            deadlines: VecDeque::new(),
             armed: None,
             capacity,
         }
@@ -116,15 +118,16 @@ impl<T> PendingTable<T> {
             return Err((Refused::Full, value));
         }
         let due = patience.due();
-        self.entries.insert(id, Pending { value, patience, due });
-        self.deadlines.insert((due, id));
+        let place = self.entries.partition_point(|pending| pending.id < id);
+        self.entries.insert(place, Pending { id, value, patience });
+        self.note_deadline(due, id);
         Ok(if self.armed.is_some_and(|armed| armed <= due) { Timer::Armed } else { Timer::Late })
     }
 
     /// Takes a call out; `None` means that somebody else has, or that it never was here.
     pub(crate) fn remove(&mut self, id: i64) -> Option<T> {
-        let pending = self.entries.remove(&id)?;
-        self.deadlines.remove(&(pending.due, id));
+        let pending = self.find(id).and_then(|index| self.entries.remove(index))?;
+        self.forget_deadline(pending.patience.due(), id);
         Some(pending.value)
     }
 
@@ -132,17 +135,13 @@ impl<T> PendingTable<T> {
     ///
     /// A deadline only ever moves back, so the driver's timer may fire early but never late.
     pub(crate) fn extend(&mut self, id: i64, now: Instant) {
-        let Some(pending) = self.entries.get_mut(&id) else { return };
-        let soft_end = later(now, pending.patience.soft);
-        if soft_end <= pending.patience.soft_end {
-            return;
-        }
-        pending.patience.soft_end = soft_end;
-        let due = pending.patience.due();
-        if due != pending.due {
-            self.deadlines.remove(&(pending.due, id));
-            self.deadlines.insert((due, id));
-            pending.due = due;
+        let Some(pending) = self.find(id).and_then(|index| self.entries.get_mut(index)) else { return };
+        let before = pending.patience.due();
+        pending.patience.soft_end = pending.patience.soft_end.max(later(now, pending.patience.soft));
+        let after = pending.patience.due();
+        if after != before {
+            self.forget_deadline(before, id);
+            self.note_deadline(after, id);
         }
     }
 
@@ -150,13 +149,11 @@ impl<T> PendingTable<T> {
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<(i64, T)> {
         self.armed = self.armed.filter(|&armed| armed > now);
         let mut expired = Vec::new();
-        while let Some(&(due, id)) = self.deadlines.first()
+        while let Some(&(due, id)) = self.deadlines.front()
             && due <= now
         {
-            self.deadlines.pop_first();
-            if let Some(pending) = self.entries.remove(&id) {
-                expired.push((id, pending.value));
-            }
+            self.deadlines.pop_front();
+            expired.extend(self.remove(id).map(|value| (id, value)));
         }
         expired
     }
@@ -171,7 +168,7 @@ impl<T> PendingTable<T> {
         self.intake = Intake::Closed(closed);
         self.deadlines.clear();
         let entries = std::mem::take(&mut self.entries);
-        Some(entries.into_iter().map(|(id, pending)| (id, pending.value)).collect())
+        Some(entries.into_iter().map(|pending| (pending.id, pending.value)).collect())
     }
 
     /// Refuses calls that come through a gate from now on.
@@ -194,18 +191,17 @@ impl<T> PendingTable<T> {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|&(due, _)| due)
+        self.deadlines.front().map(|&(due, _)| due)
     }
 
     /// The value of a waiting call.
     pub(crate) fn get(&self, id: i64) -> Option<&T> {
-        self.entries.get(&id).map(|pending| &pending.value)
+        self.find(id).and_then(|index| self.entries.get(index)).map(|pending| &pending.value)
     }
 
     /// The id of the only waiting call.
     pub(crate) fn sole(&self) -> Option<i64> {
-        let mut ids = self.entries.keys();
-        ids.next().copied().filter(|_| ids.next().is_none())
+        self.entries.front().filter(|_| self.entries.len() == 1).map(|pending| pending.id)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -217,6 +213,21 @@ impl<T> PendingTable<T> {
         match &self.intake {
             Intake::Closed(closed) => Some(closed),
             Intake::Open | Intake::Retracted => None,
+        }
+    }
+
+    fn find(&self, id: i64) -> Option<usize> {
+        self.entries.binary_search_by_key(&id, |pending| pending.id).ok()
+    }
+
+    fn note_deadline(&mut self, due: Instant, id: i64) {
+        let place = self.deadlines.partition_point(|deadline| *deadline < (due, id));
+        self.deadlines.insert(place, (due, id));
+    }
+
+    fn forget_deadline(&mut self, due: Instant, id: i64) {
+        if let Ok(index) = self.deadlines.binary_search(&(due, id)) {
+            self.deadlines.remove(index);
         }
     }
 }
@@ -239,6 +250,8 @@ pub(crate) fn later(start: Instant, span: Duration) -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use mcp_transport::CloseReason;
     use proptest::prelude::*;
 

@@ -175,3 +175,8 @@ impl<F: Future> ByHand<F> {
         self.wakes.0.load(Ordering::SeqCst)
     }
 }
+
+/// Lets real time pass, where a test needs its threads to be in the middle of something.
+pub async fn settle_for(span: Duration) {
+    tokio::time::sleep(span).await;
+}

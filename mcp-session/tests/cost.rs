@@ -1,0 +1,141 @@
+//! What one call costs: allocations and wake-ups. A guard against regressions, not a benchmark.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::alloc::System;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mcp_proto::{CallTool, Method, Payload, RequestId};
+use mcp_session::{CallOptions, EraPolicy, Session, SessionOptions, open};
+use mcp_transport::{
+    CloseReport, Closed, Connection, Dispatch, Ending, Full, Inbound, Outbound, Receive, SendError, Sent,
+    Streams, Transport,
+};
+use serde_json::Value;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use support::*;
+use tokio::time::Instant;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Answers every request at once: nothing here costs what a transport costs.
+#[derive(Debug, Default)]
+struct Echo(Mutex<EchoState>);
+
+#[derive(Debug, Default)]
+struct EchoState {
+    answers: VecDeque<Bytes>,
+    receiver: Option<Waker>,
+    handshaken: bool,
+}
+
+#[async_trait]
+impl Transport for Echo {
+    fn streams(&self) -> Streams {
+        Streams::Shared
+    }
+
+    async fn send(&self, message: Outbound) -> Result<Sent, SendError> {
+        let mut state = self.0.lock().unwrap();
+        let Some(RequestId::Number(id)) = message.request_id() else { return Ok(Sent::Queued) };
+        let answer = if state.handshaken {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#,
+                r#"{"content":[{"type":"text","text":"x"}]}"#
+            )
+        } else {
+            state.handshaken = true;
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, initialize_result("2025-11-25"))
+        };
+        state.answers.push_back(answer.into());
+        if let Some(receiver) = state.receiver.take() {
+            receiver.wake();
+        }
+        Ok(Sent::Queued)
+    }
+
+    fn post(&self, _: Outbound) -> Result<(), Full> {
+        Err(Full)
+    }
+
+    fn abandon(&self, _: &RequestId, _: Option<Outbound>) -> Dispatch {
+        Dispatch::MayHaveLeft
+    }
+
+    async fn close(&self, _: Instant) -> CloseReport {
+        CloseReport::new(Ending::Clean, None, seconds(0))
+    }
+}
+
+#[derive(Debug)]
+struct EchoReceive(Arc<Echo>);
+
+impl Receive for EchoReceive {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut Vec<Inbound>) -> Poll<Result<(), Closed>> {
+        let mut state = self.0.0.lock().unwrap();
+        if state.answers.is_empty() {
+            state.receiver = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        into.extend(state.answers.drain(..).map(|frame| Inbound::Message { frame, stream: None }));
+        Poll::Ready(Ok(()))
+    }
+}
+
+async fn opened() -> Session {
+    let echo = Arc::new(Echo::default());
+    let connection = Connection::new(Arc::clone(&echo) as Arc<dyn Transport>, Box::new(EchoReceive(echo)));
+    let (opening, driver) = open(connection, SessionOptions::default().with_era(EraPolicy::Legacy));
+    tokio::spawn(driver.run());
+    opening.handshake(soon()).await.unwrap()
+}
+
+/// The most allocations of one call, from its request to its undecoded answer.
+///
+/// Two are the frame, one is the slot, two are the send (one of them the price of a `dyn` transport), one
+/// is made by the parser, and two are the answer of the echo.
+const MOST_ALLOCATIONS: usize = 8;
+
+#[test]
+fn a_call_costs_few_allocations_and_wakes_its_caller_once() {
+    const CALLS: usize = 1000;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let session = opened().await;
+        let params = Payload::encode(&CallTool::new("x")).unwrap();
+        let options = CallOptions::default().with_timeout(seconds(30));
+        let call = || session.call_raw(Method::TOOLS_CALL, params.clone(), options.clone());
+        for _ in 0..100 {
+            call().await.unwrap();
+        }
+        let region = Region::new(ALLOCATOR);
+        for _ in 0..CALLS {
+            call().await.unwrap();
+        }
+        let change = region.change();
+        assert_eq!(change.bytes_allocated, change.bytes_deallocated, "something is kept of a call");
+        let each = change.allocations / CALLS;
+        assert!(each <= MOST_ALLOCATIONS, "{each} allocations a call");
+
+        let mut counted = ByHand::new(call());
+        assert!(counted.poll().is_pending());
+        settle().await;
+        assert_eq!(counted.wakes(), 1);
+        let Poll::Ready(Ok(answer)) = counted.poll() else { panic!("no answer") };
+        assert_eq!(serde_json::from_str::<Value>(answer.as_str()).unwrap(), said("x"));
+    });
+}
