@@ -105,6 +105,15 @@ impl Runtime {
         servers
     }
 
+    /// Forgets all servers and returns them.
+    ///
+    /// A server refers to its runtime and is in its registry: without this, neither would ever go.
+    pub(crate) fn forget_all(&self) -> Vec<Arc<Server>> {
+        let mut registry = self.registry();
+        registry.new.clear();
+        std::mem::take(&mut registry.servers).into_values().collect()
+    }
+
     /// Refuses new servers and calls from now on, and tells the root task.
     pub(crate) fn close(&self) {
         let registry = self.registry();

@@ -105,16 +105,16 @@ impl Supervisor {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        self.runtime.close();
+        let servers = self.runtime.forget_all();
         if self.runtime.report.get().is_some_and(|_| self.runtime.plan.get().is_some()) {
             return;
         }
-        let servers = self.runtime.servers();
         // One warning, however many servers: this is one mistake of one caller.
         tracing::warn!(
             servers = servers.len(),
             "a supervisor was dropped without a shutdown; its servers are killed"
         );
-        self.runtime.close();
         if let Some(kill) = self.runtime.options.kill() {
             kill();
         }

@@ -21,7 +21,7 @@ use mcp_proto::ListTools;
 use mcp_session::{CallOptions, CallOutcome, ListLimits};
 use mcp_transport::testing::checks::LogCapture;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
-use mcp_transport::{ConnectError, Ending};
+use mcp_transport::{ConnectError, Connector, Ending};
 use support::{
     Bench, Blocking, CloseFault, Faulty, accept, assert_quiescent, echo, in_seconds, milliseconds, plain,
     ready, seconds, tool, until,
@@ -346,4 +346,20 @@ async fn i35_a_task_that_cannot_be_aborted_is_named_in_the_report_and_given_up()
     assert!(bad.exceeded.iter().all(|exceeded| exceeded.step == StopStep::Join), "{bad:?}");
     assert!(bad.exceeded[0].what.contains("connection 1"), "{bad:?}");
     drop(blocked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supervisor_that_is_gone_holds_on_to_nothing() {
+    for shuts_down in [true, false] {
+        let supervisor = Supervisor::start(&Handle::current(), SupervisorOptions::default());
+        let connector: Arc<dyn Connector> = Arc::new(MemoryConnector::new());
+        let left = Arc::downgrade(&connector);
+        let server = supervisor.add(ServerSpec::new("one", connector)).unwrap();
+        if shuts_down {
+            supervisor.shutdown().await;
+        }
+        drop((supervisor, server));
+        assert_quiescent().await;
+        assert!(left.upgrade().is_none(), "shuts down: {shuts_down}");
+    }
 }
