@@ -21,7 +21,7 @@ use mcp_transport::Connector as _;
 use mcp_transport::process::ProcessFactory as _;
 use mcp_transport::stdio::StdioLimits;
 use mcp_transport::testing::checks::{children, isolated, marked, until};
-use mcp_transport::testing::fixture::{Fixture, sibling_example};
+use mcp_transport::testing::fixture::Fixture;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
@@ -43,10 +43,10 @@ async fn assert_gone(fixture: &Fixture) {
     until(ORPHAN_LIMIT, "all children are reaped", || children().is_empty()).await;
 }
 
-/// Starts the host program of the examples, marked like the server that it starts.
+/// Starts the host program, marked like the server that it starts.
 fn start_host(how: &str, fixture: &Fixture) -> Child {
     let (name, mark) = fixture.mark();
-    let mut host = Command::new(sibling_example("supervising_host"));
+    let mut host = Command::new(env!("CARGO_BIN_EXE_mcp-fixture-host"));
     host.arg(how).arg(fixture.program()).args(fixture.arguments()).env(name, mark);
     host.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     host.spawn().unwrap()
@@ -115,7 +115,7 @@ fn f047_a_number_that_was_given_to_somebody_else_gets_no_signal() {
         }
         let (name, mark) = fixture.mark();
         let mut host = Command::new("unshare");
-        host.args(unshare).arg(sibling_example("supervising_host")).arg("recycle");
+        host.args(unshare).arg(env!("CARGO_BIN_EXE_mcp-fixture-host")).arg("recycle");
         host.arg(fixture.program()).args(fixture.arguments()).env(name, mark);
         let output = host.output().unwrap();
         let text = [output.stdout, output.stderr].concat();

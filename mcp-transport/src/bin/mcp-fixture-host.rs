@@ -1,8 +1,9 @@
-//! A host that starts one server and then comes to a bad end, so that a test can see from outside
-//! what is left: `supervising_host HOW PROGRAM ARGUMENT…`.
+//! A host that starts one server and then comes to a bad end, so that a test can see from outside what
+//! is left: `mcp-fixture-host HOW PROGRAM ARGUMENT…`.
 //!
-//! It says `ready` when the server has answered, waits for a line, and ends as `HOW` says:
-//! `abort`, `panic`, or `wait` (until it is killed). `recycle` is another test, see there.
+//! It says `ready` when the server has answered, waits for a line, and ends as `HOW` says: `abort`,
+//! `panic`, or `wait` (until it is killed). With `recycle` it finds out whether a process is signalled
+//! because its number was that of a server before.
 
 use std::ffi::OsString;
 use std::future::poll_fn;
@@ -16,14 +17,18 @@ use mcp_transport::process::{self, Graces, LocalProcesses, ProcessFactory as _};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
 use mcp_transport::testing::fixture::MARK;
 use mcp_transport::{Connector as _, Outbound};
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 type Failure = Box<dyn std::error::Error>;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<ExitCode, Failure> {
+fn main() -> Result<ExitCode, Failure> {
+    Builder::new_current_thread().enable_all().build()?.block_on(run())
+}
+
+async fn run() -> Result<ExitCode, Failure> {
     let mut arguments = std::env::args_os().skip(1);
     let how = arguments.next().ok_or("no HOW")?.into_string().map_err(|_| "HOW is no text")?;
     let program = arguments.next().ok_or("no PROGRAM")?;
@@ -44,13 +49,11 @@ async fn main() -> Result<ExitCode, Failure> {
     std::io::stdin().lock().read_line(&mut String::new())?;
     match how.as_str() {
         "abort" => std::process::abort(),
-        "panic" => return Err(panicking()),
+        "panic" => Err(panicking()),
         _ => std::future::pending().await,
     }
 }
 
-/// Whether a process gets a signal because its number was that of a server before.
-///
 /// To be run in a PID namespace of its own, where the next number can be chosen.
 async fn recycle(program: &OsString, server: &[OsString]) -> Result<ExitCode, Failure> {
     let processes = LocalProcesses::new();
