@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_transport::{CloseReport, Ending};
+use mcp_transport::{CloseReport, Connector, Ending};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::jitter::Jitter;
 use crate::machine::{Action, Event, Machine};
 use crate::orders::Wishes;
+use crate::registry::NewServer;
 use crate::report::{ServerReport, StopStep};
 use crate::server::{Offer, Server};
 use crate::state::State;
@@ -22,6 +23,7 @@ use crate::timer;
 #[derive(Debug)]
 pub(crate) struct Actor {
     server: Arc<Server>,
+    connector: Arc<dyn Connector>,
     machine: Machine,
     /// The one connection that may exist.
     link: Option<Link>,
@@ -52,11 +54,13 @@ enum Input {
 }
 
 impl Actor {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
+    pub(crate) fn new(new: NewServer) -> Self {
+        let NewServer { server, connector } = new;
         let jitter = Jitter::for_server(server.runtime.seed, &server.name);
         Self {
             machine: Machine::new(server.options.policy(), jitter),
             server,
+            connector,
             link: None,
             tasks: JoinSet::new(),
             last_error: None,
@@ -167,7 +171,7 @@ impl Actor {
             self.last_error = Some(Arc::clone(&failure));
         }
         self.feed(Event::Lost(generation, loss));
-        if was_wanted && self.stopping.is_none() {
+        if was_wanted && !self.is_ending() {
             let next = self.machine.state();
             tracing::warn!(server = %self.server.name, generation, error = %failure, next = next.name(), "connection lost");
         }
@@ -208,7 +212,7 @@ impl Actor {
         let Some(closing) = closing else { return };
         match &mut self.stopping {
             Some(stopping) => stopping.report.on_close(&closing),
-            None if closing.ending >= Ending::Killed => {
+            None if closing.ending >= Ending::Killed && !self.server.is_over() => {
                 tracing::warn!(
                     server = %self.server.name,
                     generation,
@@ -276,7 +280,7 @@ impl Actor {
                 }
             }
             Action::Connect { generation, era, haste } => {
-                let (link, task) = prepare(Arc::clone(&self.server), generation, era, haste);
+                let (link, task) = prepare(&self.server, &self.connector, generation, era, haste);
                 self.link = Some(link);
                 self.tasks.spawn(task.run());
             }
@@ -322,6 +326,11 @@ impl Actor {
             self.server.ended.set(stopping.report);
         }
         self.server.retire();
+    }
+
+    /// Whether losses are no news: the server is stopped, or its supervisor was dropped.
+    fn is_ending(&self) -> bool {
+        self.stopping.is_some() || self.server.is_over()
     }
 
     fn close_by(&self) -> Instant {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mcp_proto::Era;
 use mcp_session::{CallError, Driver, EraPolicy, HandshakeError, Opening, Session};
-use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Ending, Transport};
+use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Connector, Ending, Transport};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -64,6 +64,7 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Task {
     server: Arc<Server>,
+    connector: Arc<dyn Connector>,
     era: Option<Era>,
     haste: Haste,
     close: CloseOrder,
@@ -72,13 +73,20 @@ pub(crate) struct Task {
 }
 
 /// Makes a task and what its owner holds of it.
-pub(crate) fn prepare(server: Arc<Server>, generation: u64, era: Option<Era>, haste: Haste) -> (Link, Task) {
+pub(crate) fn prepare(
+    server: &Arc<Server>,
+    connector: &Arc<dyn Connector>,
+    generation: u64,
+    era: Option<Era>,
+    haste: Haste,
+) -> (Link, Task) {
     // At most two pieces of news: up, lost.
     let (send_news, news) = mpsc::channel(2);
     let close = watch::Sender::new(None);
     let suspicion = Arc::new(Notify::new());
     let task = Task {
-        server,
+        server: Arc::clone(server),
+        connector: Arc::clone(connector),
         era,
         haste,
         close: CloseOrder(close.subscribe()),
@@ -93,7 +101,7 @@ impl Task {
     ///
     /// Every wait stands beside the order to close.
     pub(crate) async fn run(mut self) -> Option<CloseReport> {
-        let opened = self.close.or(open(&self.server, self.haste)).await?;
+        let opened = self.close.or(open(&self.server, &*self.connector, self.haste)).await?;
         let (connection, by) = match opened {
             Ok(opened) => opened,
             Err(failure) => {
@@ -261,7 +269,11 @@ impl Life<'_> {
 }
 
 /// Opens a connection, when its turn has come. The time limit begins with the turn.
-async fn open(server: &Server, haste: Haste) -> Result<(Connection, Instant), Failure> {
+async fn open(
+    server: &Server,
+    connector: &dyn Connector,
+    haste: Haste,
+) -> Result<(Connection, Instant), Failure> {
     if haste == Haste::Paced {
         let begin = server.runtime.book_reconnect(Instant::now());
         timer::until(Some(begin)).await;
@@ -269,7 +281,7 @@ async fn open(server: &Server, haste: Haste) -> Result<(Connection, Instant), Fa
     let _place = server.runtime.connect_place().await;
     let limit = server.options.connect_limit;
     let by = later(Instant::now(), limit);
-    match timeout_at(by, server.connector.connect(by)).await {
+    match timeout_at(by, connector.connect(by)).await {
         Ok(Ok(connection)) => Ok((connection, by)),
         Ok(Err(ConnectError::Timeout)) | Err(_) => Err(Failure::Timeout { stage: Stage::Opening, limit }),
         Ok(Err(error)) => Err(Failure::Connect(error)),

@@ -19,6 +19,7 @@ mod machine;
 mod options;
 mod orders;
 mod pace;
+mod registry;
 mod report;
 mod root;
 mod runtime;

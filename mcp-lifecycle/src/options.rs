@@ -237,8 +237,9 @@ impl SupervisorOptions {
         self
     }
 
-    pub(crate) fn kill(&self) -> Option<&KillHook> {
-        self.kill.as_ref()
+    /// Takes the hook out: it belongs to the one owner who may call it.
+    pub(crate) fn take_kill(&mut self) -> Option<KillHook> {
+        self.kill.take()
     }
 }
 

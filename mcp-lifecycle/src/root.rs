@@ -6,8 +6,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::actor::Actor;
+use crate::registry::Registry;
 use crate::report::{ServerReport, ShutdownReport};
-use crate::runtime::Runtime;
 use crate::server::Server;
 use crate::stop_plan::{StopPlan, standstill};
 use crate::timer;
@@ -19,24 +19,24 @@ const ACTOR_SLACK: Duration = Duration::from_millis(50);
 /// shutdown as one sequence on its own runtime.
 #[derive(Debug)]
 pub(crate) struct Root {
-    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
     actors: JoinSet<()>,
     /// Whose task is which, so that every one can be named.
     owners: HashMap<Id, Arc<Server>>,
 }
 
 impl Root {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, actors: JoinSet::new(), owners: HashMap::new() }
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Self { registry, actors: JoinSet::new(), owners: HashMap::new() }
     }
 
     pub(crate) async fn run(mut self) {
-        while !self.runtime.is_closing() {
+        while !self.registry.is_stopping() {
             self.start_new();
             tokio::select! {
                 biased;
                 Some(joined) = self.actors.join_next_with_id() => self.on_joined(joined),
-                () = self.runtime.changed.notified() => {}
+                () = self.registry.changed.notified() => {}
             }
         }
         self.start_new();
@@ -45,14 +45,15 @@ impl Root {
 
     /// Takes over the servers that were added.
     fn start_new(&mut self) {
-        for server in self.runtime.take_new() {
+        for new in self.registry.take_new() {
+            let server = Arc::clone(&new.server);
             if server.is_over() {
                 // Never started, so there is nothing to stop.
                 server.ended.set(ServerReport::new(Arc::clone(&server.name)));
                 self.end(&server);
                 continue;
             }
-            let task = self.actors.spawn(Actor::new(Arc::clone(&server)).run());
+            let task = self.actors.spawn(Actor::new(new).run());
             self.owners.insert(task.id(), server);
         }
     }
@@ -62,10 +63,10 @@ impl Root {
     /// New servers and calls are refused already. Each actor goes through its own steps; their
     /// deadlines are fixed here, now, on the runtime that has to meet them.
     async fn shut_down(&mut self) {
-        let options = &self.runtime.options;
-        let servers = self.runtime.servers();
+        let options = &self.registry.runtime.options;
+        let servers = self.registry.servers();
         let plan = StopPlan::new(Instant::now(), options.drain, options.total);
-        let plan = *self.runtime.plan.get_or_init(|| plan);
+        let plan = *self.registry.runtime.plan.get_or_init(|| plan);
         tracing::info!(servers = servers.len(), "shutting down");
         for server in &servers {
             server.orders.give(|wishes| wishes.stop = true);
@@ -76,7 +77,7 @@ impl Root {
         let servers = reports.flatten().map(|report| (*report).clone()).collect();
         let report = ShutdownReport { servers, elapsed: plan.began.elapsed() };
         tracing::info!(elapsed_ms = report.elapsed.as_millis(), is_clean = report.is_clean(), "shut down");
-        self.runtime.report.set(report);
+        self.registry.report.set(report);
     }
 
     async fn join_all(&mut self, plan: StopPlan) {
@@ -115,7 +116,7 @@ impl Root {
     fn end(&self, server: &Arc<Server>) {
         server.retire();
         if server.is_removed() {
-            self.runtime.forget(server);
+            self.registry.forget(server);
         }
     }
 }
@@ -123,13 +124,13 @@ impl Root {
 /// The runtime ended, or the supervisor was dropped: nobody may wait for what will not come.
 impl Drop for Root {
     fn drop(&mut self) {
-        self.runtime.close();
-        let servers = self.runtime.servers();
+        self.registry.close();
+        let servers = self.registry.servers();
         servers.iter().for_each(|server| server.retire());
-        if self.runtime.report.get().is_none() {
+        if self.registry.report.get().is_none() {
             let reports = servers.iter().filter_map(|server| server.ended.get());
             let servers = reports.map(|report| (*report).clone()).collect();
-            self.runtime.report.set(ShutdownReport { servers, elapsed: Duration::ZERO });
+            self.registry.report.set(ShutdownReport { servers, elapsed: Duration::ZERO });
         }
     }
 }

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::PeerInfo;
 use mcp_session::{CallOutcome, Gate};
-use mcp_transport::{Connector, Ending};
+use mcp_transport::Ending;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::latch::Latch;
 use crate::lists::Lists;
 use crate::machine::Begin;
-use crate::options::{ServerOptions, ServerSpec};
+use crate::options::ServerOptions;
 use crate::orders::Orders;
 use crate::report::ServerReport;
 use crate::runtime::Runtime;
@@ -28,7 +28,6 @@ pub(crate) struct Server {
     pub(crate) name: Arc<str>,
     /// Its place among the servers of its supervisor, in the order in which they were added.
     pub(crate) place: u64,
-    pub(crate) connector: Arc<dyn Connector>,
     pub(crate) options: ServerOptions,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) orders: Orders,
@@ -53,8 +52,7 @@ pub(crate) struct Offer {
 }
 
 impl Server {
-    pub(crate) fn new(spec: ServerSpec, place: u64, runtime: Arc<Runtime>) -> Self {
-        let ServerSpec { name, connector, options } = spec;
+    pub(crate) fn new(name: String, options: ServerOptions, place: u64, runtime: Arc<Runtime>) -> Self {
         let name: Arc<str> = name.into();
         let account = Account::new(options.breaker.clone());
         // What its owner will make of it first, so that nobody sees a state that never was.
@@ -79,7 +77,6 @@ impl Server {
             gate: Gate::new(options.in_flight, options.queued),
             name,
             place,
-            connector,
             options,
             runtime,
             orders: Orders::default(),

@@ -13,7 +13,8 @@ use crate::error::{AddError, StillDraining};
 use crate::event::ServerEvent;
 use crate::handle::ServerHandle;
 use crate::latch::Latch;
-use crate::options::{ServerSpec, SupervisorOptions};
+use crate::options::{KillHook, ServerSpec, SupervisorOptions};
+use crate::registry::Registry;
 use crate::report::{ServerReport, ShutdownReport};
 use crate::root::Root;
 use crate::runtime::Runtime;
@@ -33,18 +34,29 @@ pub struct Supervisor {
 /// Ends everything when the last who may shut down is gone.
 #[derive(Debug)]
 struct Owner {
-    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+    /// Kills all children.
+    kill: Option<Kill>,
     /// The root task. Dropping the set aborts it, and with it all that it owns.
     root: Mutex<JoinSet<()>>,
 }
 
+struct Kill(KillHook);
+
+impl fmt::Debug for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kill")
+    }
+}
+
 impl Supervisor {
     /// Starts a supervisor without servers on `runtime`.
-    pub fn start(runtime: &Handle, options: SupervisorOptions) -> Self {
-        let shared = Arc::new(Runtime::new(options));
+    pub fn start(runtime: &Handle, mut options: SupervisorOptions) -> Self {
+        let kill = options.take_kill().map(Kill);
+        let registry = Arc::new(Registry::new(Arc::new(Runtime::new(options))));
         let mut root = JoinSet::new();
-        root.spawn_on(Root::new(Arc::clone(&shared)).run(), runtime);
-        Self { owner: Arc::new(Owner { runtime: shared, root: Mutex::new(root) }) }
+        root.spawn_on(Root::new(Arc::clone(&registry)).run(), runtime);
+        Self { owner: Arc::new(Owner { registry, kill, root: Mutex::new(root) }) }
     }
 
     /// Adds a server: it is registered when this returns, and started on the supervisor's runtime.
@@ -53,7 +65,7 @@ impl Supervisor {
     ///
     /// See [`AddError`]; nothing was started.
     pub fn add(&self, spec: ServerSpec) -> Result<ServerHandle, AddError> {
-        self.owner.runtime.add(spec).map(ServerHandle::new)
+        self.owner.registry.add(spec).map(ServerHandle::new)
     }
 
     /// Stops and forgets a server; `None` if there is none of this name.
@@ -62,13 +74,13 @@ impl Supervisor {
     /// returned future is awaited. Its name is free again when the future completes.
     #[must_use = "the name is free only when it completes"]
     pub fn remove(&self, name: &str) -> Option<Removal> {
-        let server = self.owner.runtime.server(name)?;
+        let server = self.owner.registry.server(name)?;
         server.mark_removed();
         server.orders.give(|wishes| wishes.stop = true);
-        let runtime = Arc::clone(&self.owner.runtime);
+        let registry = Arc::clone(&self.owner.registry);
         Some(Removal(Box::pin(async move {
             let report = server.ended.wait().await;
-            runtime.forget(&server);
+            registry.forget(&server);
             report
         })))
     }
@@ -76,20 +88,20 @@ impl Supervisor {
     /// The server of this name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<ServerHandle> {
-        self.owner.runtime.server(name).map(ServerHandle::new)
+        self.owner.registry.server(name).map(ServerHandle::new)
     }
 
     /// All servers, in the order in which they were added.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerHandle> {
-        self.owner.runtime.servers().into_iter().map(ServerHandle::new).collect()
+        self.owner.registry.servers().into_iter().map(ServerHandle::new).collect()
     }
 
     /// Subscribes to what happens from now on. A subscriber that falls behind loses the oldest events
     /// and is told how many.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<ServerEvent> {
-        self.owner.runtime.events()
+        self.owner.registry.runtime.events()
     }
 
     /// Shuts down: refuses new work, lets running calls finish, cancels the rest, closes every
@@ -98,28 +110,29 @@ impl Supervisor {
     /// Begins at once and goes on under the supervisor, whatever becomes of the returned future. Calling
     /// it again joins the same shutdown.
     pub fn shutdown(&self) -> Shutdown {
-        self.owner.runtime.close();
+        self.owner.registry.stop();
         Shutdown::new(Arc::clone(&self.owner))
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.runtime.close();
-        let servers = self.runtime.forget_all();
-        if self.runtime.report.get().is_some_and(|_| self.runtime.plan.get().is_some()) {
+        let registry = &self.registry;
+        if registry.report.get().is_some_and(|_| registry.runtime.plan.get().is_some()) {
             return;
         }
+        let servers = registry.servers();
         // One warning, however many servers: this is one mistake of one caller.
         tracing::warn!(
             servers = servers.len(),
             "a supervisor was dropped without a shutdown; its servers are killed"
         );
-        if let Some(kill) = self.runtime.options.kill() {
+        registry.close();
+        self.root.get_mut().unwrap_or_else(PoisonError::into_inner).abort_all();
+        if let Some(Kill(kill)) = &self.kill {
             kill();
         }
         servers.iter().for_each(|server| server.retire());
-        self.root.get_mut().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
 }
 
@@ -134,8 +147,8 @@ pub struct Shutdown {
 
 impl Shutdown {
     fn new(owner: Arc<Owner>) -> Self {
-        let runtime = Arc::clone(&owner.runtime);
-        Self { owner, report: Box::pin(async move { runtime.report.wait().await }) }
+        let registry = Arc::clone(&owner.registry);
+        Self { owner, report: Box::pin(async move { registry.report.wait().await }) }
     }
 
     /// Waits no longer than `limit`, on the caller's runtime.
@@ -158,7 +171,7 @@ impl Shutdown {
     ///
     /// The shutdown is not over; it goes on.
     pub fn wait(self, limit: Duration) -> Result<Arc<ShutdownReport>, StillDraining> {
-        let report: &Latch<ShutdownReport> = &self.owner.runtime.report;
+        let report: &Latch<ShutdownReport> = &self.owner.registry.report;
         report.wait_blocking(limit).ok_or(StillDraining { waited: limit })
     }
 }
@@ -173,7 +186,7 @@ impl Future for Shutdown {
 
 impl fmt::Debug for Shutdown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shutdown").field("report", &self.owner.runtime.report).finish_non_exhaustive()
+        f.debug_struct("Shutdown").field("report", &self.owner.registry.report).finish_non_exhaustive()
     }
 }
 

@@ -124,11 +124,11 @@ pub fn plain() -> ServerOptions {
         .with_keepalive(KeepaliveOptions::default().with_interval(None))
 }
 
-pub fn seconds(seconds: u64) -> Duration {
+pub const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub fn milliseconds(milliseconds: u64) -> Duration {
+pub const fn milliseconds(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
