@@ -152,8 +152,11 @@ fn f024_a_server_that_does_not_read_holds_nobody_up() {
         }
         assert!((4..20).contains(&sent), "{sent}");
         assert_eq!(deaf.transport.abandon(&sent.into(), Some(cancel(sent))), Dispatch::NotSent);
-        assert_eq!(deaf.transport.abandon(&(sent - 1).into(), Some(cancel(sent))), Dispatch::NotSent);
-        assert_eq!(deaf.transport.abandon(&0.into(), None), Dispatch::MayHaveLeft);
+        // The pipe holds two frames and a part of the third; or, for a user with many pipes, a part of one.
+        let may_have_left = |id: &i64| deaf.transport.abandon(&(*id).into(), None) == Dispatch::MayHaveLeft;
+        let left = (0..sent).take_while(may_have_left).count();
+        assert!(left == 3 || left == 1, "{left}");
+        assert!((4..sent).all(|id| !may_have_left(&id)));
         for id in 0..200 {
             let began = Instant::now();
             healthy.echo(id).await;
@@ -161,7 +164,7 @@ fn f024_a_server_that_does_not_read_holds_nobody_up() {
         }
         // A cancel that cannot be written ends the connection 50 ms later.
         let began = Instant::now();
-        assert_eq!(deaf.transport.abandon(&1.into(), Some(cancel(1))), Dispatch::MayHaveLeft);
+        assert_eq!(deaf.transport.abandon(&0.into(), Some(cancel(0))), Dispatch::MayHaveLeft);
         assert_eq!(deaf.closed().await.reason(), &CloseReason::Stuck);
         assert!((50..150).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
         let report = deaf.transport.close(soon()).await;
