@@ -120,11 +120,8 @@ impl StderrLog {
         self.logged += 1;
         if tracing::enabled!(tracing::Level::DEBUG) {
             let text = String::from_utf8_lossy(&self.line);
-            tracing::debug!(
-                server = &*self.server,
-                line = &*escape(text.trim_ascii_end(), MAX_LINE),
-                "stderr"
-            );
+            let redacted = self.redactor.redact(text.trim_ascii_end());
+            tracing::debug!(server = &*self.server, line = &*escape(&redacted, MAX_LINE), "stderr");
         }
     }
 
@@ -153,6 +150,15 @@ mod tests {
             let tail = log.tail();
             assert!(!tail.contains("unter2") && !tail.contains("abcdef"), "{tail}");
         }
+    }
+
+    #[test]
+    fn f158_a_logged_line_holds_no_secret() {
+        let (capture, _guard) = crate::testing::checks::LogCapture::on_this_thread();
+        let (mut log, now) = (log(), Instant::now());
+        log.push(b"login with hunter2 failed\n", now);
+        let [record] = &capture.records()[..] else { panic!("one record for one line") };
+        assert_eq!(record.fields["line"], "login with [secret] failed");
     }
 
     #[test]
