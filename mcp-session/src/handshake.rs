@@ -20,6 +20,9 @@ use crate::pending::{Patience, later};
 use crate::session::{Handle, Session};
 use crate::shared::{Cancel, Shared};
 
+/// How long to wait for the reason of a loss after a write has failed.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// Takes a connection over: returns what opens it, and the engine that must run meanwhile.
 ///
 /// Nothing is spawned and nothing is sent yet. The driver must be polled while the opening makes its
@@ -75,6 +78,14 @@ impl Opening {
     ///
     /// MCP 2025-11-25, basic/lifecycle; 2026-07-28, basic/lifecycle and its rules for older servers.
     pub async fn handshake(self, by: Instant) -> Result<Session, HandshakeError> {
+        match self.agree(by).await {
+            Ok(agreed) => Ok(Session::new(self.handle, agreed)),
+            Err(error) => Err(self.explained(error, by).await),
+        }
+    }
+
+    /// Goes from step to step until there is an agreement.
+    async fn agree(&self, by: Instant) -> Result<Arc<Agreed>, HandshakeError> {
         let mut step = self.first_step();
         let agreed = loop {
             let led = match step {
@@ -93,7 +104,26 @@ impl Opening {
         if era == Era::Legacy {
             self.confirm(by).await?;
         }
-        Ok(Session::new(self.handle, agreed))
+        Ok(agreed)
+    }
+
+    /// A write that failed says only that the server has gone; the receiving half knows in a moment how
+    /// it ended and what it wrote last.
+    async fn explained(&self, error: HandshakeError, by: Instant) -> HandshakeError {
+        let (HandshakeError::Closed(closed) | HandshakeError::ProbeKilled(closed)) = &error else {
+            return error;
+        };
+        if !matches!(closed.reason(), CloseReason::Broken(_)) {
+            return error;
+        }
+        let mut end = self.handle.shared.watch_closed();
+        let by = later(Instant::now(), LAST_WORD).min(by);
+        let told = timeout_at(by, end.wait_for(Option::is_some)).await;
+        let Ok(Ok(Some(closed))) = told.map(|told| told.map(|closed| closed.clone())) else { return error };
+        match error {
+            HandshakeError::ProbeKilled(_) => HandshakeError::ProbeKilled(closed),
+            _ => HandshakeError::Closed(closed),
+        }
     }
 
     fn first_step(&self) -> Step {

@@ -12,8 +12,8 @@ mod support;
 
 use mcp_proto::probe::ProbeFailure;
 use mcp_proto::{CallTool, Era, Implementation, ProtocolVersion};
-use mcp_session::{CallOptions, EraPolicy, HandshakeError, IdSource, Session, SessionOptions};
-use mcp_transport::testing::{MemoryOptions, ScriptedPeer};
+use mcp_session::{CallOptions, EraPolicy, HandshakeError, IdSource, Session, SessionOptions, open};
+use mcp_transport::testing::{FaultTransport, MemoryOptions, ScriptedPeer, memory};
 use mcp_transport::{CloseReason, Closed, Exit};
 use serde_json::{Value, json};
 use support::*;
@@ -387,4 +387,37 @@ async fn b3_ids_go_on_counting_over_the_connections_of_one_server() {
         seen.extend(it.peer.transcript().iter().filter_map(|frame| frame.value["id"].as_i64()));
     }
     assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f010_a_failed_write_is_explained_by_the_end_of_the_server() {
+    for (era, is_killed_by_probe) in [(EraPolicy::Legacy, false), (EraPolicy::Auto, true)] {
+        let (connection, peer) = memory();
+        let (connection, faults) = FaultTransport::wrap(connection);
+        faults.fail_sends(Some(CloseReason::Broken("the server closed its input".into())));
+        let (opening, driver) = open(connection, SessionOptions::default().with_era(era));
+        tokio::spawn(driver.run());
+        let handshake = tokio::spawn(opening.handshake(Instant::now() + seconds(60)));
+        tokio::task::yield_now().await;
+        peer.close(CloseReason::Exited(Exit::Code(7)));
+        let error = handshake.await.unwrap().unwrap_err();
+        assert_eq!(error.is_probe_killed(), is_killed_by_probe);
+        let (HandshakeError::Closed(closed) | HandshakeError::ProbeKilled(closed)) = error else {
+            panic!("not an end: {error}");
+        };
+        assert_eq!(*closed.reason(), CloseReason::Exited(Exit::Code(7)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_that_nobody_explains_is_told_as_it_is() {
+    let (connection, _peer) = memory();
+    let (connection, faults) = FaultTransport::wrap(connection);
+    faults.fail_sends(Some(CloseReason::Broken("the server closed its input".into())));
+    let (opening, driver) = open(connection, SessionOptions::default().with_era(EraPolicy::Legacy));
+    tokio::spawn(driver.run());
+    let began = Instant::now();
+    let error = opening.handshake(began + seconds(60)).await.unwrap_err();
+    assert!(error.to_string().contains("the server closed its input"), "{error}");
+    assert_eq!(began.elapsed(), seconds(1), "the wait for an explanation is bounded");
 }
