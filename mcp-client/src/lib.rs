@@ -1,1 +1,21 @@
 #![doc = include_str!("../README.md")]
+
+pub mod blocking;
+mod builder;
+mod client;
+pub mod config;
+mod handlers;
+mod offer;
+mod outcome;
+pub mod registry;
+pub mod render;
+
+// Starting.
+pub use builder::{ClientBuilder, StartError};
+pub use client::Client;
+pub use config::{ConfigError, ConfigFile, ServerConfig, ServerSettings, StdioServer, ToolFilter};
+
+// Using.
+pub use handlers::Handlers;
+pub use outcome::{Failure, FailureKind, OutcomeClass};
+pub use registry::{RegisteredTool, ToolRegistry};

@@ -1,0 +1,275 @@
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use mcp_lifecycle::{AddError, ServerOptions, ServerSpec, Startup, SupervisorOptions};
+use mcp_proto::Redactor;
+use mcp_transport::Connector;
+use mcp_transport::process::{Command, LocalProcesses, ProcessFactory};
+use mcp_transport::stdio::{StdioConnector, StdioLimits};
+use tokio::runtime::Handle;
+
+use crate::blocking::RuntimeError;
+use crate::client::Client;
+use crate::config::{
+    ConfigError, ConfigFault, ConfigFile, Place, ServerConfig, ServerSettings, StdioServer, ToolFilter,
+};
+
+/// Puts a [`Client`] together.
+#[derive(Debug, Default)]
+#[must_use = "nothing is started before `start`"]
+pub struct ClientBuilder {
+    servers: Vec<Entry>,
+    launch: Launch,
+    supervisor: SupervisorOptions,
+}
+
+/// How programs are started; shared by all of them.
+#[derive(Clone, Default)]
+pub(crate) struct Launch {
+    environment: Vec<(String, String)>,
+    processes: Option<Arc<dyn ProcessFactory>>,
+    tune: Option<Tune>,
+    wrap_connector: Option<Wrap<dyn Connector>>,
+    wrap_processes: Option<Wrap<dyn ProcessFactory>>,
+}
+
+/// Changes the options of a server before it is added.
+type Tune = Arc<dyn Fn(&str, ServerOptions) -> ServerOptions + Send + Sync>;
+
+/// Puts something in front of a server's part, given the server's name.
+type Wrap<T> = Arc<dyn Fn(&str, Arc<T>) -> Arc<T> + Send + Sync>;
+
+/// One server that will be added.
+pub(crate) enum Entry {
+    /// Somebody else knows how to reach it.
+    Connector { name: String, connector: Arc<dyn Connector>, options: Box<ServerOptions> },
+    /// A program on this machine.
+    Program(Box<ServerConfig>),
+}
+
+/// The client could not be started; nothing was left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A server was not accepted.
+    #[error("{0}")]
+    Add(#[from] AddError),
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The background runtime could not be started.
+    #[error("{0}")]
+    Runtime(#[from] RuntimeError),
+}
+
+impl ClientBuilder {
+    /// Adds a program that speaks over standard input and output, with default settings.
+    ///
+    /// # Errors
+    ///
+    /// The name or the program is nothing that could be started.
+    pub fn stdio(self, name: impl Into<String>, program: StdioServer) -> Result<Self, ConfigError> {
+        Ok(self.server(ServerConfig::new(name, program, ServerSettings::default())?))
+    }
+
+    /// Adds a program with its settings.
+    pub fn server(mut self, server: ServerConfig) -> Self {
+        self.servers.push(Entry::Program(Box::new(server)));
+        self
+    }
+
+    /// Adds every server of a configuration file that can be started.
+    ///
+    /// Its [`refused`](ConfigFile::refused) entries and warnings are for the caller to show.
+    pub fn config(mut self, config: ConfigFile) -> Self {
+        self.servers.extend(config.servers.into_iter().map(|server| Entry::Program(Box::new(server))));
+        self
+    }
+
+    /// Adds a server that is reached in a way of its own.
+    pub fn connector(
+        mut self,
+        name: impl Into<String>,
+        connector: Arc<dyn Connector>,
+        options: ServerOptions,
+    ) -> Self {
+        self.servers.push(Entry::Connector { name: name.into(), connector, options: Box::new(options) });
+        self
+    }
+
+    /// The environment that programs may inherit from: they see an allow-list of it, and nothing else.
+    ///
+    /// Without it, programs see only their own variables, and commands are looked up nowhere.
+    pub fn environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.launch.environment = variables.into_iter().collect();
+        self
+    }
+
+    /// Starts processes through `processes`; by default the client makes a factory of its own.
+    pub fn processes(mut self, processes: Arc<dyn ProcessFactory>) -> Self {
+        self.launch.processes = Some(processes);
+        self
+    }
+
+    /// Changes the options of each program, given its name, after its configuration has set them.
+    pub fn tune(
+        mut self,
+        tune: impl Fn(&str, ServerOptions) -> ServerOptions + Send + Sync + 'static,
+    ) -> Self {
+        self.launch.tune = Some(Arc::new(tune));
+        self
+    }
+
+    /// Puts something in front of the connector of each program, given its name: to watch, or to inject
+    /// faults.
+    pub fn wrap_connectors(
+        mut self,
+        wrap: impl Fn(&str, Arc<dyn Connector>) -> Arc<dyn Connector> + Send + Sync + 'static,
+    ) -> Self {
+        self.launch.wrap_connector = Some(Arc::new(wrap));
+        self
+    }
+
+    /// Puts something in front of the process factory of each program, given its name: to watch, to
+    /// contain more strictly, or to inject faults.
+    pub fn wrap_processes(
+        mut self,
+        wrap: impl Fn(&str, Arc<dyn ProcessFactory>) -> Arc<dyn ProcessFactory> + Send + Sync + 'static,
+    ) -> Self {
+        self.launch.wrap_processes = Some(Arc::new(wrap));
+        self
+    }
+
+    /// Sets the limits that concern all servers together.
+    pub fn supervisor(mut self, options: SupervisorOptions) -> Self {
+        self.supervisor = options;
+        self
+    }
+
+    /// Starts the client and its servers on `runtime`. Does not wait for any connection.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`]; nothing was left behind.
+    pub fn start(self, runtime: &Handle) -> Result<Client, StartError> {
+        let Self { servers, mut launch, supervisor } = self;
+        refuse_duplicates(&servers)?;
+        let processes = launch.processes.take().unwrap_or_else(|| Arc::new(LocalProcesses::new()));
+        let client = Client::new(supervisor, processes, launch, runtime);
+        for server in servers {
+            client.add_entry(server)?;
+        }
+        Ok(client)
+    }
+}
+
+fn refuse_duplicates(servers: &[Entry]) -> Result<(), ConfigError> {
+    let mut names = BTreeSet::new();
+    match servers.iter().map(Entry::name).find(|name| !names.insert(*name)) {
+        Some(twice) => Err(ConfigError::new(Place::server(twice), ConfigFault::Duplicate)),
+        None => Ok(()),
+    }
+}
+
+impl Entry {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Connector { name, .. } => name,
+            Self::Program(server) => &server.name,
+        }
+    }
+
+    pub(crate) fn filter(&self) -> ToolFilter {
+        match self {
+            Self::Connector { .. } => ToolFilter::default(),
+            Self::Program(server) => server.settings.tools.clone(),
+        }
+    }
+}
+
+impl Launch {
+    /// Makes what the supervisor needs to run a server.
+    pub(crate) fn spec(
+        &self,
+        entry: Entry,
+        processes: &Arc<dyn ProcessFactory>,
+        redactor: &Arc<Redactor>,
+    ) -> ServerSpec {
+        match entry {
+            Entry::Connector { name, connector, options } => {
+                ServerSpec::new(name, connector).with_options(*options)
+            }
+            Entry::Program(server) => {
+                let name = server.name.as_str();
+                let processes = wrapped(self.wrap_processes.as_ref(), name, Arc::clone(processes));
+                let command = self.command(name, &server.program).redactor(Arc::clone(redactor));
+                let connector = StdioConnector::new(processes, command, StdioLimits::default());
+                let connector = wrapped(self.wrap_connector.as_ref(), name, Arc::new(connector));
+                let options = options(&server.settings);
+                let options = match &self.tune {
+                    Some(tune) => tune(name, options),
+                    None => options,
+                };
+                ServerSpec::new(server.name, connector).with_options(options)
+            }
+        }
+    }
+
+    fn command(&self, name: &str, program: &StdioServer) -> Command {
+        let mut command = Command::new(program.command.as_str())
+            .args(program.args.iter().map(String::as_str))
+            .inherit(self.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+            .server(name);
+        for (name, value) in &program.env {
+            command = command.env(name.as_str(), value.expose());
+        }
+        match &program.cwd {
+            Some(directory) => command.cwd(directory),
+            None => command,
+        }
+    }
+}
+
+fn wrapped<T: ?Sized>(wrap: Option<&Wrap<T>>, name: &str, inner: Arc<T>) -> Arc<T> {
+    match wrap {
+        Some(wrap) => wrap(name, inner),
+        None => inner,
+    }
+}
+
+/// What a configuration says, in the terms of the lifecycle; what it does not say keeps its default.
+fn options(settings: &ServerSettings) -> ServerOptions {
+    let mut options = ServerOptions::default();
+    if !settings.enabled {
+        options = options.with_startup(Startup::Disabled);
+    }
+    if let Some(limit) = settings.connect_timeout {
+        options = options.with_connect_limit(limit);
+    }
+    if let Some(calls) = settings.in_flight {
+        options = options.with_in_flight(calls);
+    }
+    let mut session = options.session.clone().with_era(settings.era);
+    if let Some(limit) = settings.timeout {
+        let hard = session.hard_limit.max(limit);
+        session = session.with_call_limit(limit).with_hard_limit(hard);
+    }
+    options.with_session(session).with_idempotent_tools(settings.idempotent_tools.clone())
+}
+
+/// Shows no values: the environment may hold secrets.
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("environment", &self.environment.len())
+            .field("processes", &self.processes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(&self.name()).finish()
+    }
+}

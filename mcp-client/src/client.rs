@@ -1,0 +1,203 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use mcp_lifecycle::{
+    AddError, CallError, Removal, ServerEvent, ServerHandle, ServerStatus, Shutdown, Supervisor,
+    SupervisorOptions,
+};
+use mcp_proto::Redactor;
+use mcp_transport::process::ProcessFactory;
+use tokio::runtime::Handle;
+use tokio::sync::broadcast;
+
+use crate::builder::{ClientBuilder, Entry, Launch};
+use crate::config::ServerConfig;
+use crate::handlers::Handlers;
+use crate::offer::Offer;
+use crate::outcome::Failure;
+use crate::registry::ToolRegistry;
+
+/// Many servers, each supervised on its own.
+///
+/// The client owns everything it has started. [`shutdown`](Self::shutdown) ends it in order, and
+/// dropping it without that kills every child at once.
+#[derive(Debug)]
+#[must_use = "dropping the client kills its servers"]
+pub struct Client {
+    supervisor: Arc<Supervisor>,
+    processes: Arc<dyn ProcessFactory>,
+    launch: Launch,
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    /// Begins a client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    pub(crate) fn new(
+        options: SupervisorOptions,
+        processes: Arc<dyn ProcessFactory>,
+        launch: Launch,
+        runtime: &Handle,
+    ) -> Self {
+        let to_kill = Arc::clone(&processes);
+        let options = options.with_kill(move || to_kill.kill_all());
+        let supervisor = Arc::new(Supervisor::start(runtime, options));
+        let shared = Arc::new(Shared::new(Arc::downgrade(&supervisor)));
+        Self { supervisor, processes, launch, shared }
+    }
+
+    /// Adds a server and starts it.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken, or the client is shutting down.
+    pub fn add(&self, server: ServerConfig) -> Result<ServerHandle, AddError> {
+        self.add_entry(Entry::Program(Box::new(server)))
+    }
+
+    pub(crate) fn add_entry(&self, entry: Entry) -> Result<ServerHandle, AddError> {
+        let (name, filter) = (entry.name().to_owned(), entry.filter());
+        if let Entry::Program(server) = &entry {
+            self.shared.learn(server);
+        }
+        let spec = self.launch.spec(entry, &self.processes, &self.shared.redactor());
+        let handle = self.supervisor.add(spec)?;
+        self.shared.lock().offer.set_filter(name, filter);
+        Ok(handle)
+    }
+
+    /// Stops and forgets a server; `None` if there is none of this name.
+    ///
+    /// It is stopped whether or not the future is awaited; its name is free when that completes.
+    #[must_use = "the name is free only when it completes"]
+    pub fn remove(&self, name: &str) -> Option<Removal> {
+        self.supervisor.remove(name)
+    }
+
+    /// The server called `name`.
+    #[must_use]
+    pub fn server(&self, name: &str) -> Option<ServerHandle> {
+        self.supervisor.server(name)
+    }
+
+    /// Every server, in the order in which they were added.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerHandle> {
+        self.supervisor.servers()
+    }
+
+    /// Follows what happens to the servers; a slow subscriber loses the oldest events.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<ServerEvent> {
+        self.supervisor.events()
+    }
+
+    /// Gives the error of a call that was made through a [`ServerHandle`] the form that handlers give
+    /// theirs, without any configured secret.
+    #[must_use]
+    pub fn failure(&self, server: &str, error: &CallError) -> Failure {
+        Failure::call(server, error).redacted(&self.shared.redactor())
+    }
+
+    /// The state of every server. No text in it holds a configured secret.
+    #[must_use]
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.supervisor.servers().iter().map(ServerHandle::status).collect()
+    }
+
+    /// The tools that are offered right now: those of servers that are parked or gone are not.
+    #[must_use]
+    pub fn registry(&self) -> Arc<ToolRegistry> {
+        self.shared.registry()
+    }
+
+    /// The five operations for an agent.
+    #[must_use]
+    pub fn handlers(&self) -> Handlers {
+        Handlers::new(Arc::clone(&self.shared))
+    }
+
+    /// Ends everything in order: refuse new calls, let running ones finish, stop every server, report.
+    ///
+    /// The sequence belongs to the client: it begins at once, giving the future up does not stop it,
+    /// and calling again waits for the same one.
+    pub fn shutdown(&self) -> Shutdown {
+        self.shared.is_closing.store(true, Ordering::Release);
+        self.supervisor.shutdown()
+    }
+
+    /// Kills every child process at once, without asking. Needs no runtime.
+    pub fn kill(&self) {
+        self.processes.kill_all();
+    }
+}
+
+/// What handlers share with their client. It does not keep the client alive.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    supervisor: Weak<Supervisor>,
+    /// Set before the shutdown begins: a server that is missing afterwards is no unknown name.
+    is_closing: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    redactor: Arc<Redactor>,
+    offer: Offer,
+}
+
+impl Shared {
+    fn new(supervisor: Weak<Supervisor>) -> Self {
+        Self { supervisor, is_closing: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    /// Learns the secrets of a server before anything of it can be shown.
+    fn learn(&self, server: &ServerConfig) {
+        let mut state = self.lock();
+        let mut redactor = Redactor::clone(&state.redactor);
+        server.secrets.iter().for_each(|secret| redactor.add(secret));
+        state.redactor = Arc::new(redactor);
+    }
+
+    pub(crate) fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.lock().redactor)
+    }
+
+    pub(crate) fn server(&self, name: &str) -> Result<ServerHandle, Failure> {
+        let supervisor = self.supervisor.upgrade().ok_or_else(Failure::shutting_down)?;
+        supervisor.server(name).ok_or_else(|| match self.is_closing.load(Ordering::Acquire) {
+            true => Failure::shutting_down(),
+            false => Failure::unknown_server(name),
+        })
+    }
+
+    /// Whether the filters let the tool be called.
+    pub(crate) fn allows(&self, server: &str, tool: &str) -> bool {
+        self.lock().offer.filter(server).allows(tool)
+    }
+
+    /// Server and own name of the tool that has this minted name, also while it is withdrawn.
+    pub(crate) fn owner_of(&self, name: &str) -> Option<(String, String)> {
+        self.refreshed().offer.owner_of(name)
+    }
+
+    fn registry(&self) -> Arc<ToolRegistry> {
+        self.refreshed().offer.registry()
+    }
+
+    fn refreshed(&self) -> MutexGuard<'_, State> {
+        let servers = self.supervisor.upgrade().map(|supervisor| supervisor.servers()).unwrap_or_default();
+        let mut state = self.lock();
+        state.offer.refresh(&servers);
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete before anything in it can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
