@@ -1,3 +1,82 @@
 //! The command `mcpctl`.
 
-fn main() {}
+mod args;
+mod commands;
+mod config_path;
+mod demo;
+mod exit;
+mod host;
+mod interrupts;
+mod log;
+mod output;
+mod problem;
+mod running;
+mod source;
+mod words;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use mcp_transport::testing::fixture;
+
+use self::args::{Cli, Command, ConfigCommand};
+use self::commands::Context;
+use self::exit::Exit;
+use self::host::Host;
+use self::output::Output;
+use self::problem::Problem;
+
+/// How long the end of the runtime may take once everything has been shut down.
+const RUNTIME_END: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are asked for, everything else is a wrong command line. Without an
+            // output there is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
+        }
+    };
+    if let Command::Fixture(arguments) = cli.command {
+        return fixture::run(arguments.script.into_iter().map(Into::into));
+    }
+    let host = Host::look();
+    let output =
+        Output::new(cli.global.json, host.variable("NO_COLOR").is_some_and(|value| !value.is_empty()));
+    log::start(cli.global.verbose);
+    match run(cli, host, output) {
+        Ok(exit) => exit.into(),
+        Err(problem) => {
+            if !problem.message.is_empty() {
+                output.message(&problem);
+            }
+            problem.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli, host: Host, output: Output) -> Result<Exit, Problem> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Problem::new(Exit::Failed, format!("no async runtime: {error}")))?;
+    let context = Context { global: cli.global, host, output };
+    let outcome = runtime.block_on(async {
+        match cli.command {
+            Command::Call(target) => commands::call::run(&context, &target).await,
+            Command::Config(ConfigCommand::Check) => commands::config_check::run(&context),
+            Command::Demo(arguments) => demo::run(output, &arguments).await,
+            Command::Fixture(_) => Ok(Exit::Success),
+            Command::List(target) => commands::list::run(&context, &target).await,
+            Command::Prompt(target) => commands::prompt::run(&context, &target).await,
+            Command::Read(target) => commands::read::run(&context, &target).await,
+            Command::Status(arguments) => commands::status::run(&context, &arguments).await,
+        }
+    });
+    runtime.shutdown_timeout(RUNTIME_END);
+    outcome
+}

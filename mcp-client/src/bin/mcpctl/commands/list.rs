@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use mcp_client::ConfigError;
+use mcp_lifecycle::{Lists, ServerHandle, State};
+use mcp_session::Listed;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Context;
+use crate::args::TargetArgs;
+use crate::exit::Exit;
+use crate::output::{Output, Tone, safe, table};
+use crate::problem::Problem;
+use crate::running::{Persistence, ready, with_client};
+use crate::source::Source;
+
+/// Longest part of a description that stands in a table, in characters.
+const DESCRIPTION: usize = 72;
+
+/// What one server offers, or why it cannot be asked.
+struct Section {
+    server: String,
+    outcome: Result<Arc<Lists>, Problem>,
+}
+
+/// Lists what every server offers. Servers that cannot be reached are shown with their reason, and the
+/// others all the same.
+pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, Problem> {
+    let Context { global, host, output } = context;
+    let name = match target.words.as_slice() {
+        [] => None,
+        [name] => Some(name.as_str()),
+        [_, extra, ..] => return Err(Problem::usage(format!("{extra:?} is one word too many"))),
+    };
+    let Source { servers, refused } = Source::all(global, host, *output, &target.program, name)?;
+    let limit = target.limit();
+    let by = Instant::now() + limit;
+    let mut sections: Vec<Section> = with_client(host, *output, Persistence::Once, servers, async |client| {
+        let mut sections = Vec::new();
+        for server in client.servers() {
+            if name.is_none() && matches!(server.status().state, State::Disabled) {
+                continue;
+            }
+            let outcome = lists(&server, by, limit).await;
+            sections.push(Section { server: server.name().to_owned(), outcome });
+        }
+        Ok(sections)
+    })
+    .await?;
+    sections.extend(refused.into_iter().map(Section::refused));
+    let exit = sections.iter().filter_map(|section| Some(section.outcome.as_ref().err()?.exit)).max();
+    if output.is_json() {
+        let servers: Vec<Value> = sections.iter().map(Section::document).collect();
+        output.document(&json!({"servers": servers}))?;
+    } else {
+        print(*output, &sections)?;
+    }
+    Ok(exit.unwrap_or(Exit::Success))
+}
+
+async fn lists(
+    server: &ServerHandle,
+    by: Instant,
+    limit: std::time::Duration,
+) -> Result<Arc<Lists>, Problem> {
+    ready(server, by, limit).await?;
+    // Between "ready" and this line the server may have gone again.
+    server.lists().ok_or_else(|| {
+        Problem::new(Exit::Unreachable, format!("server \"{}\" went away", safe(server.name())))
+    })
+}
+
+impl Section {
+    fn refused(error: ConfigError) -> Self {
+        let server = error.server().unwrap_or_default().to_owned();
+        // The others can be shown: this one counts as out of reach.
+        Self { server, outcome: Err(Problem::new(Exit::Unreachable, error.to_string())) }
+    }
+
+    fn document(&self) -> Value {
+        match &self.outcome {
+            Ok(lists) => json!({
+                "server": self.server,
+                "ok": true,
+                "tools": lists.tools.items,
+                "resources": lists.resources.items,
+                "resourceTemplates": lists.templates.items,
+                "prompts": lists.prompts.items,
+                "truncated": is_truncated(lists),
+            }),
+            Err(problem) => json!({
+                "server": self.server, "ok": false,
+                "error": {"kind": super::kind_of(problem.exit), "message": problem.message},
+            }),
+        }
+    }
+}
+
+fn is_truncated(lists: &Lists) -> bool {
+    lists.tools.truncated.is_some()
+        || lists.resources.truncated.is_some()
+        || lists.templates.truncated.is_some()
+        || lists.prompts.truncated.is_some()
+}
+
+fn print(output: Output, sections: &[Section]) -> Result<(), Problem> {
+    for section in sections {
+        let name = output.tone(Tone::Strong, safe(&section.server));
+        match &section.outcome {
+            Ok(lists) => {
+                output.line(name)?;
+                print_lists(output, lists)?;
+            }
+            Err(problem) => output.line(format!("{name}  {}", output.tone(Tone::Bad, &problem.message)))?,
+        }
+    }
+    if sections.is_empty() {
+        output.line("no servers are configured")?;
+    }
+    Ok(())
+}
+
+fn print_lists(output: Output, lists: &Lists) -> Result<(), Problem> {
+    print_list(output, "tools", &lists.tools, |tool| (&tool.name, tool.description.as_deref()))?;
+    print_list(output, "resources", &lists.resources, |item| (&item.uri, Some(item.name.as_str())))?;
+    print_list(output, "templates", &lists.templates, |item| (&item.uri_template, Some(item.name.as_str())))?;
+    print_list(output, "prompts", &lists.prompts, |prompt| (&prompt.name, prompt.description.as_deref()))
+}
+
+fn print_list<T>(
+    output: Output,
+    title: &str,
+    list: &Listed<T>,
+    columns: impl Fn(&T) -> (&String, Option<&str>),
+) -> Result<(), Problem> {
+    if list.items.is_empty() {
+        return Ok(());
+    }
+    output.line(format!("  {}", output.tone(Tone::Quiet, title)))?;
+    let row = |item: &T| {
+        let (name, description) = columns(item);
+        vec![safe(name), first_line(description.unwrap_or_default())]
+    };
+    for line in table(&list.items.iter().map(row).collect::<Vec<_>>()) {
+        output.line(format!("    {line}"))?;
+    }
+    if let Some(truncated) = list.truncated {
+        output.line(format!("    … {truncated}"))?;
+    }
+    Ok(())
+}
+
+/// The first line of a description, cut to what a table can take.
+fn first_line(text: &str) -> String {
+    let line = safe(text.lines().next().unwrap_or_default());
+    match line.char_indices().nth(DESCRIPTION) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}

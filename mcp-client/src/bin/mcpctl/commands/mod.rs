@@ -1,0 +1,163 @@
+//! What the program can do, one file for each command.
+
+pub(crate) mod call;
+pub(crate) mod config_check;
+pub(crate) mod list;
+pub(crate) mod prompt;
+pub(crate) mod read;
+pub(crate) mod status;
+
+use std::time::Duration;
+
+use mcp_client::Failure;
+use mcp_lifecycle::ServerHandle;
+use mcp_proto::{Method, RawJson, Request};
+use mcp_session::CallOptions;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::args::{Global, TargetArgs};
+use crate::exit::Exit;
+use crate::host::Host;
+use crate::output::Output;
+use crate::problem::{Problem, exit_of};
+use crate::running::{DEFAULT_TIMEOUT, Persistence, ready, with_client};
+use crate::source::Source;
+
+/// What every command works with.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) global: Global,
+    pub(crate) host: Host,
+    pub(crate) output: Output,
+}
+
+/// One answer of one server, as it was received.
+pub(crate) struct Answer {
+    server: String,
+    outcome: Result<RawJson, Rejection>,
+    elapsed: Duration,
+}
+
+/// Why there is no answer, in the form in which `--json` prints it.
+struct Rejection {
+    kind: &'static str,
+    failure: Option<Failure>,
+    problem: Problem,
+}
+
+/// A request whose answer is kept as it was received.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+struct Verbatim<R>(R);
+
+impl<R: Request> Request for Verbatim<R> {
+    const METHOD: Method = R::METHOD;
+    type Result = RawJson;
+
+    fn mirrored_name(&self) -> Option<&str> {
+        self.0.mirrored_name()
+    }
+}
+
+impl TargetArgs {
+    fn limit(&self) -> Duration {
+        self.timeout.unwrap_or(DEFAULT_TIMEOUT)
+    }
+}
+
+/// Connects to the one server that was asked for, and asks it once.
+///
+/// `request` is made when the server is ready, so that it can look at what the server offers.
+pub(crate) async fn ask<R: Request + Clone>(
+    context: &Context,
+    target: &TargetArgs,
+    server: Option<&str>,
+    options: impl FnOnce(CallOptions) -> CallOptions,
+    request: impl FnOnce(&ServerHandle) -> Result<R, Problem>,
+) -> Result<Answer, Problem> {
+    let Context { global, host, output } = context;
+    let (name, source) = Source::one(global, host, *output, &target.program, server)?;
+    let began = Instant::now();
+    let (limit, by) = (target.limit(), began + target.limit());
+    with_client(host, *output, Persistence::Once, source.servers, async |client| {
+        let handle =
+            client.server(&name).ok_or_else(|| Problem::usage(format!("there is no server {name:?}")))?;
+        let outcome = match ready(&handle, by, limit).await {
+            Err(problem) => Err(Rejection { kind: kind_of(problem.exit), failure: None, problem }),
+            Ok(_) => {
+                let request = Verbatim(request(&handle)?);
+                let options = options(CallOptions::default().with_deadline(by));
+                handle.call(request, options).await.map_err(|error| {
+                    let failure = client.failure(&name, &error);
+                    let problem = Problem::new(exit_of(failure.kind), failure.message.clone());
+                    Rejection { kind: failure.kind.as_str(), failure: Some(failure), problem }
+                })
+            }
+        };
+        Ok(Answer { server: name.clone(), outcome, elapsed: began.elapsed() })
+    })
+    .await
+}
+
+impl Answer {
+    /// Prints the answer: one document for machines, or whatever `show` makes of it.
+    ///
+    /// `subject` is the key and value of what was asked for; `fails` tells whether the answer itself
+    /// says that it is an error.
+    pub(crate) fn print(
+        self,
+        output: Output,
+        subject: (&str, &str),
+        fails: impl FnOnce(&RawJson) -> bool,
+        show: impl FnOnce(&RawJson) -> Result<String, Problem>,
+    ) -> Result<Exit, Problem> {
+        let failed = self.outcome.as_ref().is_ok_and(fails);
+        if output.is_json() {
+            output.document(&self.document(subject, failed))?;
+            return Ok(match self.outcome {
+                Ok(_) if failed => Exit::Failed,
+                Ok(_) => Exit::Success,
+                Err(rejection) => rejection.problem.exit,
+            });
+        }
+        let result = self.outcome.map_err(|rejection| rejection.problem)?;
+        output.line(show(&result)?)?;
+        Ok(if failed { Exit::Failed } else { Exit::Success })
+    }
+
+    fn document(&self, subject: (&str, &str), failed: bool) -> Value {
+        let mut document = Map::new();
+        document.insert("server".to_owned(), json!(self.server));
+        document.insert(subject.0.to_owned(), json!(subject.1));
+        document.insert("ok".to_owned(), json!(self.outcome.is_ok() && !failed));
+        match &self.outcome {
+            Ok(result) => drop(document.insert("result".to_owned(), json!(result))),
+            Err(rejection) => drop(document.insert("error".to_owned(), rejection.document())),
+        }
+        let elapsed = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
+        document.insert("elapsed_ms".to_owned(), json!(elapsed));
+        Value::Object(document)
+    }
+}
+
+impl Rejection {
+    fn document(&self) -> Value {
+        let (outcome, retryable) = match &self.failure {
+            Some(failure) => (json!(failure.outcome), failure.retryable),
+            None => (json!("not_sent"), true),
+        };
+        json!({
+            "kind": self.kind, "message": self.problem.message, "outcome": outcome, "retryable": retryable,
+        })
+    }
+}
+
+/// The kind of a failure that happened before anything could be asked.
+fn kind_of(exit: Exit) -> &'static str {
+    match exit {
+        Exit::TimedOut => "timeout",
+        _ => "unreachable",
+    }
+}

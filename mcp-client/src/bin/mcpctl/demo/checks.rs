@@ -1,0 +1,309 @@
+//! The promises, one function each. What is asked is what the servers and the system have seen.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_lifecycle::ShutdownReport;
+use mcp_transport::testing::fixture::Transcript;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::Actor;
+use super::board::Check;
+use super::scan;
+use super::stage::{
+    BROKEN, BROKEN_REASON, CRASHING, HEALTHY, MODERN, SHUTDOWN_BOUND, SILENT, STARTS, STUBBORN, Stage,
+};
+use crate::output::human;
+
+/// How long a server may take to settle, or to show in its transcript what was done to it.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How far apart the starts of servers may be that are started at once.
+const APART: Duration = Duration::from_secs(5);
+
+/// The limit of an ordinary call.
+const CALL: Duration = Duration::from_secs(5);
+
+/// The silent tool is called that often.
+const TIMEOUTS: usize = 100;
+
+/// How many of these calls are under way at once.
+const AT_ONCE: usize = 50;
+
+/// The limit of a call that is meant to run into it.
+const SHORT: Duration = Duration::from_millis(250);
+
+/// How soon a call must end whose server went away.
+const AT_ONCE_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a parked server is watched for another start.
+const PARK_WATCH: Duration = Duration::from_millis(1500);
+
+/// What a stop may take longer than its bound.
+const STOP_SLACK: Duration = Duration::from_millis(100);
+
+/// All six were started side by side, and those that can be reached have ended their handshake.
+pub(super) async fn together(actor: &Actor<'_>) -> Check {
+    let by = Instant::now() + PATIENCE;
+    for name in [HEALTHY, MODERN, SILENT, CRASHING, STUBBORN] {
+        if let Some(server) = actor.client.server(name) {
+            server.settled(by).await;
+        }
+    }
+    let all = [HEALTHY, MODERN, SILENT, CRASHING, BROKEN, STUBBORN];
+    let starts: Vec<Duration> =
+        all.iter().filter_map(|name| first_start(&actor.stage.transcript(name))).collect();
+    let apart = match (starts.iter().min(), starts.iter().max()) {
+        (Some(first), Some(last)) => last.saturating_sub(*first),
+        _ => Duration::MAX,
+    };
+    let legacy = [HEALTHY, SILENT, CRASHING, STUBBORN];
+    let is_up = |name: &&str| {
+        actor.stage.transcript(name).count("notifications/initialized") == 1
+            && !actor.stage.alive(name).is_empty()
+    };
+    let up = legacy.iter().filter(|name| is_up(name)).count();
+    let ok = starts.len() == all.len() && apart <= APART && up == legacy.len();
+    let detail = format!("{} of {} servers started within {}", starts.len(), all.len(), human(apart));
+    Check::new("together", ok, format!("{detail}; {up} of {} legacy handshakes done", legacy.len()))
+}
+
+/// Lists are fetched, and a call runs exactly once with exactly its arguments.
+pub(super) async fn call(actor: &Actor<'_>) -> Check {
+    actor.stage.wiring.double_requests(true);
+    let answer = actor.echo(HEALTHY, "hello", CALL).await;
+    actor.stage.wiring.double_requests(false);
+    let seen = actor.stage.transcript(HEALTHY);
+    let lists = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
+    let listed = lists.iter().filter(|method| seen.count(method) > 0).count();
+    let runs = seen.runs_with("echo", &json!({"message": "hello"}));
+    let ok = listed == lists.len()
+        && runs == 1
+        && says(&answer, "/result", "hello")
+        && seen.violations().is_empty();
+    let detail =
+        format!("{listed} of {} lists fetched; the tool ran {} with its arguments", lists.len(), times(runs));
+    Check::new("call", ok, detail)
+}
+
+/// The modern server is spoken to in its own way, and never in the old one.
+pub(super) async fn eras(actor: &Actor<'_>) -> Check {
+    let answer = actor.echo(MODERN, "hello", CALL).await;
+    let seen = actor.stage.transcript(MODERN);
+    let (discovers, initializes) = (seen.count("server/discover"), seen.count("initialize"));
+    let runs = seen.runs_with("echo", &json!({"message": "hello"}));
+    let without_meta = seen
+        .messages()
+        .filter(|message| message.get("id").is_some() && message.pointer("/params/_meta").is_none())
+        .count();
+    let legacy = actor.stage.transcript(HEALTHY).count("initialize");
+    let ok = discovers > 0
+        && initializes == 0
+        && without_meta == 0
+        && runs == 1
+        && legacy == 1
+        && says(&answer, "/result", "hello");
+    let detail = format!(
+        "the modern server saw server/discover {}, initialize {}, and its tool ran {}",
+        times(discovers),
+        times(initializes),
+        times(runs)
+    );
+    Check::new("eras", ok, detail)
+}
+
+/// When the broken server had used up its attempts, and how many neighbours answered then.
+pub(super) struct Parked {
+    at: Instant,
+    neighbours: usize,
+}
+
+/// Waits until the broken server has been started as often as it may, and calls all its neighbours.
+pub(super) async fn begin_park(actor: &Actor<'_>) -> Parked {
+    seen_in(actor.stage, BROKEN, |seen| seen.servers().len() >= STARTS).await;
+    let at = Instant::now();
+    let mut neighbours = 0;
+    for name in [HEALTHY, SILENT, CRASHING, STUBBORN] {
+        actor.echo(name, "while parked", CALL).await;
+        neighbours += actor.stage.transcript(name).runs_with("echo", &json!({"message": "while parked"}));
+    }
+    Parked { at, neighbours }
+}
+
+/// The broken server is left alone after its last attempt, its reason is known, and nobody else is hit.
+pub(super) async fn park(actor: &Actor<'_>, parked: Parked) -> Check {
+    // Not being started again is something that only time can show.
+    sleep((parked.at + PARK_WATCH).saturating_duration_since(Instant::now())).await;
+    let starts = actor.stage.transcript(BROKEN).servers().len();
+    let answer = actor.echo(BROKEN, "hello", CALL).await;
+    let knows_why = text(&answer, "/error").contains(BROKEN_REASON);
+    let ok = starts == STARTS && knows_why && says(&answer, "/outcome", "not_sent") && parked.neighbours == 4;
+    let detail = format!(
+        "the broken server was started {} and a call {} its last words; meanwhile {} of 4 neighbours answered",
+        times(starts),
+        if knows_why { "quotes" } else { "does not quote" },
+        parked.neighbours
+    );
+    Check::new("park", ok, detail)
+}
+
+/// A hundred calls run into their limit; the server hears of each once, and is as good as new.
+pub(super) async fn cancel(actor: &Actor<'_>) -> Check {
+    for first in (0..TIMEOUTS).step_by(AT_ONCE) {
+        let calls = (first..first + AT_ONCE).map(|number| {
+            let actor = *actor;
+            async move { actor.call(SILENT, "hang", json!({"number": number}), SHORT).await }
+        });
+        all_of(calls).await;
+    }
+    seen_in(actor.stage, SILENT, |seen| seen.cancelled().len() >= TIMEOUTS).await;
+    let answer = actor.echo(SILENT, "and now", CALL).await;
+    let seen = actor.stage.transcript(SILENT);
+    let asked: BTreeSet<String> = seen
+        .events("executed")
+        .filter(|record| says(&record.value, "/tool", "hang"))
+        .filter_map(|record| record.value.get("id").map(Value::to_string))
+        .collect();
+    let cancelled: Vec<String> = seen.cancelled().iter().map(|id| json!(id).to_string()).collect();
+    let distinct: BTreeSet<String> = cancelled.iter().cloned().collect();
+    let after = seen.runs_with("echo", &json!({"message": "and now"}));
+    let ok = asked.len() == TIMEOUTS
+        && cancelled.len() == TIMEOUTS
+        && asked == distinct
+        && after == 1
+        && says(&answer, "/result", "and now");
+    let detail = format!(
+        "the silent tool was called {}, the server was told of {} time-outs, and the next call ran {}",
+        times(asked.len()),
+        cancelled.len(),
+        times(after)
+    );
+    Check::new("cancel", ok, detail)
+}
+
+/// A call whose server goes away ends at once, says that it may have run, and ran once.
+pub(super) async fn outcome(actor: &Actor<'_>) -> Check {
+    let began = Instant::now();
+    let answer = actor.call(CRASHING, "crash", json!({}), CALL).await;
+    let elapsed = began.elapsed();
+    let runs = actor.stage.transcript(CRASHING).runs("crash");
+    let ok = runs == 1 && says(&answer, "/outcome", "unknown") && elapsed < AT_ONCE_LIMIT;
+    let detail =
+        format!("the call ended after {} with outcome {}", human(elapsed), text(&answer, "/outcome"));
+    Check::new("outcome", ok, format!("{detail}; the tool ran {}", times(runs)))
+}
+
+/// A server is killed from outside; the next call finds a new one.
+pub(super) async fn recovery(actor: &Actor<'_>) -> Check {
+    let first = actor.stage.transcript(HEALTHY).servers().last().copied().unwrap_or_default();
+    let lost = actor.client.server(HEALTHY).map(|server| (server.status().generation, server.watch()));
+    scan::kill(first);
+    if let Some((generation, mut states)) = lost {
+        // Once the loss is known, a call waits for the next connection instead of trying the dead one.
+        let noticed = states.wait_for(|status| status.generation > generation || !status.state.is_ready());
+        let _ = tokio::time::timeout(PATIENCE, noticed).await;
+    }
+    let began = Instant::now();
+    actor.echo(HEALTHY, "after the kill", CALL).await;
+    let elapsed = began.elapsed();
+    let seen = actor.stage.transcript(HEALTHY);
+    let by: Vec<i32> = seen
+        .events("executed")
+        .filter(|record| says(&record.value, "/arguments/message", "after the kill"))
+        .map(|record| record.pid)
+        .collect();
+    let is_gone = !actor.stage.alive(HEALTHY).contains(&first);
+    let ok = matches!(by.as_slice(), [pid] if *pid != first) && is_gone;
+    let detail = match by.as_slice() {
+        [] => format!("process {first} was killed, and the next call was never run"),
+        by => {
+            format!("process {first} was killed; process {by:?} ran the next call within {}", human(elapsed))
+        }
+    };
+    Check::new("recovery", ok, detail)
+}
+
+/// Stopping takes no longer than it may, although one server resists.
+pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Option<Arc<ShutdownReport>>) {
+    let began = Instant::now();
+    let report = actor.client.shutdown().await;
+    let elapsed = began.elapsed();
+    let stubborn = actor.stage.transcript(STUBBORN);
+    let asked = stubborn.events("eof").count() > 0;
+    let healthy = actor.stage.transcript(HEALTHY);
+    let by_itself = healthy.servers().last().and_then(|pid| healthy.exit_code(*pid)) == Some(0);
+    let ok = elapsed <= SHUTDOWN_BOUND + STOP_SLACK && asked;
+    let detail = format!(
+        "it took {} of at most {}; the healthy server {} by itself, the stubborn one was {} first",
+        human(elapsed),
+        human(SHUTDOWN_BOUND),
+        if by_itself { "ended" } else { "did not end" },
+        if asked { "asked" } else { "not asked" }
+    );
+    (Check::new("shutdown", ok, detail), Some(report))
+}
+
+/// No process of any server is left, no grandchild and no zombie.
+pub(super) async fn nothing_left(stage: &Stage) -> Check {
+    let (alive, children) = (stage.all_alive(), scan::children());
+    let grandchildren = stage.transcript(STUBBORN).grandchildren().len();
+    let ok = alive.is_empty() && children.is_empty() && grandchildren == 1;
+    let detail = format!(
+        "{} processes and {} children left; the grandchild of the stubborn server was {}",
+        alive.len(),
+        children.len(),
+        if grandchildren == 1 { "started" } else { "never started" }
+    );
+    Check::new("nothing-left", ok, detail)
+}
+
+fn first_start(seen: &Transcript) -> Option<Duration> {
+    seen.events("start").map(|record| record.at).min()
+}
+
+/// Waits until a server's transcript shows something, at most [`PATIENCE`].
+async fn seen_in(stage: &Stage, server: &str, is_there: impl Fn(&Transcript) -> bool) {
+    let by = Instant::now() + PATIENCE;
+    while !is_there(&stage.transcript(server)) && Instant::now() < by {
+        // A file cannot be waited for.
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Runs futures side by side in this task.
+async fn all_of<F: Future<Output = Value>>(futures: impl Iterator<Item = F>) -> Vec<Value> {
+    let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (future, done) in running.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(cx) {
+                *done = Some(value);
+            }
+        }
+        match running.iter().all(|(_, done)| done.is_some()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, done)| done).collect()
+}
+
+/// The text at a place of a JSON value; empty if there is none.
+fn text<'a>(value: &'a Value, place: &str) -> &'a str {
+    value.pointer(place).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn says(value: &Value, place: &str, expected: &str) -> bool {
+    text(value, place) == expected
+}
+
+fn times(count: usize) -> String {
+    match count {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    }
+}

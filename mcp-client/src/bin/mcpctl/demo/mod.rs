@@ -1,0 +1,90 @@
+//! The main job on six servers of our own, which crash, hang and resist.
+//!
+//! Every line is decided from what the servers have recorded themselves and from a look at the
+//! process table: what the client says of itself is only what is being judged.
+
+mod board;
+mod checks;
+mod sabotage;
+mod scan;
+mod stage;
+
+use std::time::Duration;
+
+use mcp_client::Client;
+use serde_json::{Value, json};
+
+use self::board::Board;
+use self::sabotage::Sabotage;
+use self::stage::Stage;
+use crate::args::DemoArgs;
+use crate::exit::Exit;
+use crate::interrupts::Interrupts;
+use crate::output::Output;
+use crate::problem::Problem;
+
+/// Runs the demo. The exit code is 0 only if every check holds.
+pub(crate) async fn run(output: Output, args: &DemoArgs) -> Result<Exit, Problem> {
+    if args.broken.iter().any(|name| name == "list") {
+        for sabotage in Sabotage::ALL {
+            output.line(sabotage.name())?;
+        }
+        return Ok(Exit::Success);
+    }
+    let sabotages = args.broken.iter().map(|name| Sabotage::parse(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut interrupts =
+        Interrupts::listen().map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    let stage = Stage::build(sabotages)?;
+    let outcome = tokio::select! {
+        biased;
+        () = interrupts.next() => Err(Problem::interrupted()),
+        outcome = play(&stage, output) => outcome,
+    };
+    stage.clear_up();
+    outcome
+}
+
+async fn play(stage: &Stage, output: Output) -> Result<Exit, Problem> {
+    let client = stage.start()?;
+    let mut board = Board::new(output);
+    board.headline("six servers, one client; every line is judged from outside")?;
+    let actor = Actor { client: &client, stage };
+
+    board.add(checks::together(&actor).await)?;
+    board.add(checks::call(&actor).await)?;
+    board.add(checks::eras(&actor).await)?;
+    let parked = checks::begin_park(&actor).await;
+    board.add(checks::cancel(&actor).await)?;
+    board.add(checks::outcome(&actor).await)?;
+    board.add(checks::recovery(&actor).await)?;
+    board.add(checks::park(&actor, parked).await)?;
+    let (shutdown, report) = checks::shutdown(&actor).await;
+    board.add(shutdown)?;
+    drop(client);
+    board.add(checks::nothing_left(stage).await)?;
+    board.finish(&report)
+}
+
+/// Who acts: the client through its public operations, on the servers of the stage.
+#[derive(Clone, Copy)]
+struct Actor<'a> {
+    client: &'a Client,
+    stage: &'a Stage,
+}
+
+impl Actor<'_> {
+    /// Calls a tool through the public handler.
+    async fn call(&self, server: &str, tool: &str, arguments: Value, limit: Duration) -> Value {
+        let request = json!({
+            "server": server, "tool": tool, "arguments": arguments,
+            "timeout_ms": u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        });
+        let answer = self.client.handlers().call_tool(&request.to_string()).await;
+        serde_json::from_str(&answer).unwrap_or_default()
+    }
+
+    /// Calls the tool that answers its message.
+    async fn echo(&self, server: &str, message: &str, limit: Duration) -> Value {
+        self.call(server, "echo", json!({"message": message}), limit).await
+    }
+}

@@ -1,0 +1,138 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_client::{Client, ServerConfig, ServerSettings, StdioServer};
+use mcp_lifecycle::{BackoffOptions, ServerOptions, SupervisorOptions};
+use mcp_transport::process::{LocalProcesses, ProcessFactory};
+use mcp_transport::testing::fixture::{Fixture, Transcript};
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use super::sabotage::{Sabotage, Wiring};
+use super::scan;
+use crate::exit::Exit;
+use crate::problem::Problem;
+
+pub(super) const HEALTHY: &str = "healthy";
+pub(super) const MODERN: &str = "modern";
+pub(super) const SILENT: &str = "silent";
+pub(super) const CRASHING: &str = "crashing";
+pub(super) const BROKEN: &str = "broken";
+pub(super) const STUBBORN: &str = "stubborn";
+
+/// What the broken server writes before it goes.
+pub(super) const BROKEN_REASON: &str = "cannot open the database";
+
+/// How often a server that never proves healthy is started before it is parked. The demo is impatient.
+pub(super) const ATTEMPTS: u32 = 3;
+
+/// How often such a server is started altogether. Its first end may have been the fault of the question
+/// which era it speaks, so it is started once more without that question, and that is no strike.
+pub(super) const STARTS: usize = ATTEMPTS as usize + 1;
+
+/// How long shutting down may take.
+pub(super) const SHUTDOWN_BOUND: Duration = Duration::from_secs(10);
+
+/// The six servers with their transcripts, and what was done to the client on purpose.
+pub(super) struct Stage {
+    /// Goes with everything in it when the demo ends.
+    _folder: TempDir,
+    servers: Vec<(&'static str, Fixture)>,
+    processes: Arc<dyn ProcessFactory>,
+    pub(super) wiring: Arc<Wiring>,
+}
+
+impl Stage {
+    pub(super) fn build(sabotages: Vec<Sabotage>) -> Result<Self, Problem> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            Problem::new(Exit::Failed, format!("the demo needs {what}: {error}"))
+        };
+        let program = std::env::current_exe().map_err(|error| failed("to know its own program", &error))?;
+        let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", &error))?;
+        let mut servers = Vec::new();
+        for name in [HEALTHY, MODERN, SILENT, CRASHING, BROKEN, STUBBORN] {
+            let own = folder.path().join(name);
+            std::fs::create_dir(&own).map_err(|error| failed("a temporary folder", &error))?;
+            servers
+                .push((name, script(name, Fixture::from_program(&program, &own).with_prefix(["fixture"]))));
+        }
+        Ok(Self {
+            _folder: folder,
+            servers,
+            processes: Arc::new(LocalProcesses::new()),
+            wiring: Arc::new(Wiring::new(sabotages)),
+        })
+    }
+
+    /// Starts the client on all six at once.
+    pub(super) fn start(&self) -> Result<Client, Problem> {
+        let problem = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
+        let mut builder = Client::builder()
+            .processes(Arc::clone(&self.processes))
+            .supervisor(SupervisorOptions::default().with_total(self.wiring.shutdown_limit(SHUTDOWN_BOUND)));
+        for (name, fixture) in &self.servers {
+            let (variable, mark) = fixture.mark();
+            let arguments = fixture.arguments().iter().map(|argument| argument.to_string_lossy());
+            let program =
+                StdioServer::new(fixture.program().to_string_lossy()).args(arguments).env(variable, mark);
+            let config = ServerConfig::new(*name, program, ServerSettings::default())
+                .map_err(|error| problem(&error))?;
+            builder = builder.server(config);
+        }
+        let wiring = Arc::clone(&self.wiring);
+        builder = builder.tune(move |name, options| wiring.options(name, impatient(options)));
+        let wiring = Arc::clone(&self.wiring);
+        builder = builder.wrap_connectors(move |name, connector| wiring.connector(name, connector));
+        let wiring = Arc::clone(&self.wiring);
+        builder = builder.wrap_processes(move |name, processes| wiring.processes(name, processes));
+        builder.start(&Handle::current()).map_err(|error| problem(&error))
+    }
+
+    /// What a server has recorded so far.
+    pub(super) fn transcript(&self, name: &str) -> Transcript {
+        self.fixture(name).map(Fixture::transcript).unwrap_or_default()
+    }
+
+    /// The living processes of one server, seen from outside.
+    pub(super) fn alive(&self, name: &str) -> Vec<i32> {
+        self.fixture(name).map(|fixture| scan::marked(fixture.mark().1)).unwrap_or_default()
+    }
+
+    /// The living processes of all servers, seen from outside.
+    pub(super) fn all_alive(&self) -> Vec<i32> {
+        self.servers.iter().flat_map(|(_, fixture)| scan::marked(fixture.mark().1)).collect()
+    }
+
+    /// Ends what a broken guarantee, or an interrupt, has left behind.
+    pub(super) fn clear_up(&self) {
+        self.processes.kill_all();
+        self.all_alive().into_iter().for_each(scan::kill);
+    }
+
+    fn fixture(&self, name: &str) -> Option<&Fixture> {
+        self.servers.iter().find(|(known, _)| *known == name).map(|(_, fixture)| fixture)
+    }
+}
+
+/// What makes each server what it is.
+fn script(name: &str, fixture: Fixture) -> Fixture {
+    let fixture = fixture.option("--name", name);
+    match name {
+        MODERN => fixture.option("--era", "modern"),
+        CRASHING => fixture.option("--era", "legacy").option("--tool", "crash=crash:3"),
+        BROKEN => fixture.on("start", &format!("stderr {BROKEN_REASON}; exit 1")),
+        STUBBORN => fixture
+            .option("--era", "legacy")
+            .flag("--ignore-stdin-close")
+            .flag("--ignore-sigterm")
+            .flag("--fork-grandchild"),
+        _ => fixture.option("--era", "legacy"),
+    }
+}
+
+/// Short delays between attempts: nobody wants to watch a demo wait.
+fn impatient(options: ServerOptions) -> ServerOptions {
+    let backoff =
+        BackoffOptions::default().with_first(Duration::from_millis(100)).with_cap(Duration::from_millis(400));
+    options.with_backoff(backoff).with_park_after(ATTEMPTS)
+}

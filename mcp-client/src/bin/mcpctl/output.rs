@@ -1,0 +1,133 @@
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use mcp_proto::escape;
+use serde::Serialize;
+
+/// Longest text of a server in one cell or message, in bytes.
+const LONGEST_TEXT: usize = 8 * 1024;
+
+/// Everything this program prints goes through here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+    colours: bool,
+}
+
+/// What a word means, for the colour it gets on a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Bad,
+    Good,
+    Quiet,
+    Strong,
+}
+
+impl Output {
+    /// `plain` forbids colours even on a terminal.
+    pub(crate) fn new(json: bool, plain: bool) -> Self {
+        Self { json, colours: !json && !plain && io::stdout().is_terminal() }
+    }
+
+    /// Whether machines read along.
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Prints one line on standard output. What comes from a server was escaped before.
+    ///
+    /// # Errors
+    ///
+    /// Nobody reads standard output any more.
+    pub(crate) fn line(self, line: impl Display) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")?;
+        out.flush()
+    }
+
+    /// Prints one JSON document on a line of its own.
+    ///
+    /// # Errors
+    ///
+    /// Nobody reads standard output any more.
+    pub(crate) fn document(self, value: &impl Serialize) -> io::Result<()> {
+        self.line(serde_json::to_string(value)?)
+    }
+
+    /// Prints a message for the person at the terminal on standard error.
+    pub(crate) fn message(self, text: impl Display) {
+        // Without a standard error there is nobody to tell.
+        let _ = writeln!(io::stderr().lock(), "mcpctl: {text}");
+    }
+
+    /// Colours a text on a terminal.
+    pub(crate) fn tone(self, tone: Tone, text: impl Display) -> String {
+        let code = match tone {
+            Tone::Bad => 31,
+            Tone::Good => 32,
+            Tone::Quiet => 2,
+            Tone::Strong => 1,
+        };
+        if self.colours { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_string() }
+    }
+}
+
+/// Makes a text from a server safe to print: one line, nothing invisible, bounded.
+pub(crate) fn safe(text: &str) -> String {
+    escape(text, LONGEST_TEXT).into_owned()
+}
+
+/// Makes a longer text from a server safe to print and keeps its lines.
+pub(crate) fn safe_lines(text: &str) -> String {
+    text.lines().map(|line| escape(line, line.len()).into_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Writes a duration the way people say it: `3ms`, `1.2s`, `5m`.
+pub(crate) fn human(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    match duration.as_millis() {
+        0..1_000 => format!("{}ms", duration.as_millis()),
+        1_000..60_000 => format!("{seconds:.1}s"),
+        60_000..3_600_000 => format!("{:.0}m", seconds / 60.0),
+        _ => format!("{:.1}h", seconds / 3600.0),
+    }
+}
+
+/// Lays rows out in columns. The last column is not padded.
+pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f176_nothing_of_a_server_reaches_the_terminal_raw() {
+        let every_control: String = (0u8..=0x9f).map(char::from).filter(|c| c.is_control()).collect();
+        let hostile = format!("{every_control}\u{1b}]52;c;ZXZpbA==\u{7}\u{202e}\u{e0041}\r\n");
+        assert!(!safe(&hostile).contains(|c: char| c.is_control() || c == '\u{202e}' || c == '\u{e0041}'));
+        assert_eq!(safe_lines("a\u{1b}[2Jb\nc\rd"), "a\\u{1b}[2Jb\nc\\rd");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let shown = [0, 999, 1_500, 59_900, 300_000, 7_200_000].map(|ms| human(Duration::from_millis(ms)));
+        assert_eq!(shown, ["0ms", "999ms", "1.5s", "59.9s", "5m", "2.0h"]);
+    }
+
+    #[test]
+    fn tables_line_up() {
+        let rows = [["a", "bb", "c"], ["ää", "b", ""]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows), ["a   bb  c", "ää  b"]);
+    }
+}

@@ -1,0 +1,111 @@
+use std::time::Duration;
+
+use mcp_client::{Client, ServerConfig};
+use mcp_lifecycle::{ServerHandle, ServerStatus, ShutdownReport, State};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::exit::Exit;
+use crate::host::Host;
+use crate::interrupts::Interrupts;
+use crate::output::{Output, human, safe};
+use crate::problem::Problem;
+
+/// How long a command may take, connecting included, unless it says otherwise.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often servers are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// Once: somebody waits for the answer.
+    Once,
+    /// For as long as the program runs.
+    Supervised,
+}
+
+/// Starts a client, works with it, and stops it in order, whatever happens.
+///
+/// The first interrupt ends the work and drains; the second one kills.
+pub(crate) async fn with_client<T>(
+    host: &Host,
+    output: Output,
+    persistence: Persistence,
+    servers: Vec<ServerConfig>,
+    work: impl AsyncFnOnce(&Client) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
+    let mut interrupts = Interrupts::listen().map_err(|error| failed(&error))?;
+    let mut builder = Client::builder().environment(host.variables());
+    for server in servers {
+        builder = builder.server(server);
+    }
+    if persistence == Persistence::Once {
+        builder = builder.tune(|_, options| options.with_park_after(1));
+    }
+    let client = builder.start(&Handle::current()).map_err(|error| failed(&error))?;
+    let outcome = tokio::select! {
+        biased;
+        () = interrupts.next() => Err(Problem::interrupted()),
+        outcome = work(&client) => outcome,
+    };
+    let report = tokio::select! {
+        biased;
+        () = interrupts.next() => {
+            client.kill();
+            return Err(Problem::interrupted());
+        }
+        report = client.shutdown() => report,
+    };
+    complain(output, &report);
+    outcome
+}
+
+/// Waits until a server takes calls; otherwise says why it does not.
+pub(crate) async fn ready(
+    server: &ServerHandle,
+    by: Instant,
+    limit: Duration,
+) -> Result<ServerStatus, Problem> {
+    let status = server.settled(by).await;
+    match unreachable(&status) {
+        None => Ok(status),
+        Some(_) if !status.state.is_settled() => Err(Problem::new(
+            Exit::TimedOut,
+            format!(
+                "server \"{}\" did not get ready within {}{}",
+                safe(&status.name),
+                human(limit),
+                cause(&status)
+            ),
+        )),
+        Some(reason) => {
+            Err(Problem::new(Exit::Unreachable, format!("server \"{}\": {reason}", safe(&status.name))))
+        }
+    }
+}
+
+/// Why a server takes no calls; `None` if it does.
+pub(crate) fn unreachable(status: &ServerStatus) -> Option<String> {
+    match status.state {
+        State::Ready { .. } => None,
+        State::Disabled => Some("it is disabled by the configuration; set \"enabled\" to true".to_owned()),
+        _ => Some(match &status.last_error {
+            Some(failure) => failure.to_string(),
+            None => format!("it is {}", status.state.name()),
+        }),
+    }
+}
+
+fn cause(status: &ServerStatus) -> String {
+    status.last_error.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default()
+}
+
+/// Tells what did not stop as it should.
+fn complain(output: Output, report: &ShutdownReport) {
+    for server in &report.servers {
+        for exceeded in &server.exceeded {
+            let (name, what) = (safe(&server.name), safe(&exceeded.what));
+            output.message(format!("warning: server \"{name}\" while stopping: {what}"));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The demo: everything holds, and each guarantee that is disabled turns exactly its own line red.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
+
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+use serde_json::Value;
+
+/// How many demos run at once: each has up to eight processes.
+const AT_ONCE: usize = 3;
+
+fn demo(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mcpctl")).arg("demo").args(arguments).output().unwrap()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// The names of the checks that failed.
+fn red(document: &Value) -> Vec<&str> {
+    let checks = document["checks"].as_array().unwrap();
+    checks.iter().filter(|check| check["ok"] == false).map(|check| check["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_promise_holds() {
+    let output = demo(&["--json"]);
+    let document = document(&output);
+    assert_eq!(red(&document), Vec::<&str>::new(), "{document:#}");
+    assert_eq!((output.status.code(), &document["ok"]), (Some(0), &Value::Bool(true)));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stubborn =
+        document["shutdown"]["servers"].as_array().unwrap().iter().find(|s| s["name"] == "stubborn");
+    assert_eq!(stubborn.unwrap()["ending"], "killed");
+}
+
+#[test]
+fn a_broken_guarantee_turns_exactly_its_line_red() {
+    let list = demo(&["--break", "list"]);
+    let names = String::from_utf8(list.stdout).unwrap();
+    let names: Vec<&str> = names.lines().collect();
+    assert_eq!(names.len(), 9);
+    let waiting = Mutex::new(names.into_iter());
+    std::thread::scope(|scope| {
+        let worker = || {
+            while let Some(name) = { waiting.lock().unwrap().next() } {
+                let output = demo(&["--json", "--break", name]);
+                let document = document(&output);
+                assert_eq!(red(&document), [name], "{document:#}");
+                assert_eq!((output.status.code(), &document["ok"]), (Some(1), &Value::Bool(false)));
+            }
+        };
+        for _ in 0..AT_ONCE {
+            scope.spawn(worker);
+        }
+    });
+}
+
+#[test]
+fn people_get_one_line_for_each_promise() {
+    let output = demo(&[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("ok ")).count(), 9, "{text}");
+    assert!(text.ends_with("every promise held\n"), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colours without a terminal");
+}
+
+#[test]
+fn nothing_to_break_of_that_name_is_a_usage_error() {
+    let output = demo(&["--break", "everything"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "mcpctl: nothing to break is called \"everything\"; try --break list\n"
+    );
+}

@@ -1,0 +1,366 @@
+//! The command from outside: what it prints, what it ends with, and that nothing stays behind.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mcp_transport::testing::checks::{self, until};
+use mcp_transport::testing::fixture::MARK;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpctl");
+
+/// What a run of the command has come to.
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// A folder with a configuration, and a mark that finds every process started from it.
+struct Place {
+    folder: TempDir,
+    mark: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), mark: checks::new_mark() }
+    }
+
+    /// A place whose configuration names these servers: name and flags of the fixture.
+    fn with_servers(servers: &[(&str, &[&str])]) -> Self {
+        let place = Self::new();
+        let entry = |flags: &[&str]| {
+            let args: Vec<&str> = ["fixture"].iter().chain(flags).copied().collect();
+            json!({"command": PROGRAM, "args": args, "env": {MARK: place.mark}})
+        };
+        let servers: serde_json::Map<String, Value> =
+            servers.iter().map(|(name, flags)| ((*name).to_owned(), entry(flags))).collect();
+        place.write(&json!({"mcpServers": servers}).to_string());
+        place
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.folder.path().join(".mcp.json"), text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).current_dir(self.folder.path()).env("XDG_CONFIG_HOME", self.folder.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command and checks that no server is left afterwards.
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> Run {
+        let output = self.command(arguments).output().unwrap();
+        let left = checks::marked(&self.mark);
+        assert!(left.is_empty(), "left behind by {arguments:?}: {left:?}");
+        Run {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Run {
+    /// Checks exit code and the one sentence on standard error.
+    #[track_caller]
+    fn fails(&self, code: i32, sentence_holds: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);
+        for part in sentence_holds {
+            assert!(self.stderr.contains(part), "{part:?} is missing: {}", self.stderr);
+        }
+    }
+
+    #[track_caller]
+    fn document(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
+    }
+}
+
+fn file(folder: &Path) -> String {
+    folder.join(".mcp.json").display().to_string()
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    let place = Place::with_servers(&[("good", &[])]);
+    for arguments in [
+        &["dance"][..],
+        &[],
+        &["call"],
+        &["call", "good"],
+        &["call", "good", "echo", "novalue"],
+        &["call", "good", "echo", "{broken"],
+        &["call", "good", "echo", "--timeout", "0s"],
+        &["call", "good", "echo", "--timeout", "soon"],
+        &["read", "good"],
+        &["read", "good", "a", "b"],
+        &["prompt", "good"],
+        &["list", "a", "b"],
+        &["demo", "--break", "nonsense"],
+    ] {
+        let run = place.run(arguments);
+        assert_eq!(run.code, 2, "{arguments:?}: {}{}", run.stdout, run.stderr);
+        assert!(!run.stderr.is_empty(), "{arguments:?} says nothing");
+    }
+}
+
+#[test]
+fn help_and_version_end_with_0() {
+    let place = Place::new();
+    for arguments in [&["--help"][..], &["--version"], &["call", "--help"]] {
+        let run = place.run(arguments);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{arguments:?}");
+        assert!(!run.stdout.contains("fixture") && !run.stdout.contains("--break"), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_names_its_place() {
+    let place = Place::new();
+    place.run(&["list"]).fails(2, &["no configuration found", ".mcp.json", "--config"]);
+    place.run(&["list", "--config", "gone.json"]).fails(2, &["gone.json: cannot be read"]);
+    place.write("{\n  \"mcpServers\": {\n    \"a\" 1\n}}");
+    place.run(&["list"]).fails(2, &[&file(place.folder.path()), ":3:9:", "not valid JSON"]);
+    place.run(&["config", "check"]).fails(2, &[":3:9:", "not valid JSON"]);
+    place.write("{\"servers\": {}}");
+    place.run(&["call", "a", "b"]).fails(2, &["has no \"mcpServers\" object"]);
+    place.write("{\"mcpServers\": {\"web\": {\"url\": \"https://example.org\"}}}");
+    place
+        .run(&["call", "web", "b"])
+        .fails(2, &["server \"web\"", "HTTP servers are not supported by this version"]);
+}
+
+#[test]
+fn config_check_names_every_mistake() {
+    let place = Place::new();
+    place.write("{\"mcpServers\": {\"a\": {\"command\": \"x\", \"timeout\": -1},\n\"b\": {\"command\": \"x\", \"odd\": 1}}}");
+    let run = place.run(&["config", "check"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stdout.contains(":1:39: server \"a\": \"timeout\" must be more than zero"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains(":2:23: server \"b\": \"odd\" is not a key this version knows"),
+        "{}",
+        run.stdout
+    );
+    let document = place.run(&["config", "check", "--json"]).document();
+    assert_eq!((&document["ok"], &document["servers"]), (&json!(false), &json!(["b"])));
+    place.write("{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}");
+    let run = place.run(&["config", "check"]);
+    assert_eq!((run.code, run.stdout.contains("1 servers, no errors")), (0, true), "{}", run.stdout);
+}
+
+#[test]
+fn an_unknown_server_is_told_with_those_that_are_known() {
+    let place = Place::with_servers(&[("good", &[]), ("other", &[])]);
+    place.run(&["call", "goood", "echo"]).fails(2, &["no server \"goood\"", "good, other"]);
+    place.run(&["list", "goood"]).fails(2, &["no server \"goood\""]);
+}
+
+#[test]
+fn f001_a_command_that_does_not_exist_is_named() {
+    let place = Place::new();
+    place
+        .run(&["read", "x", "--", "no-such-program-7f3a"])
+        .fails(3, &["no-such-program-7f3a", "not found", "PATH"]);
+    let list = place.run(&["list", "--", "no-such-program-7f3a"]);
+    assert_eq!((list.code, list.stdout.contains("not found")), (3, true), "{}", list.stdout);
+    place.run(&["call", "x", "--", "/no/such/path"]).fails(3, &["/no/such/path", "not found"]);
+}
+
+#[test]
+fn f002_a_working_directory_that_does_not_exist_is_named() {
+    let place = Place::new();
+    place.write(
+        &json!({"mcpServers": {"a": {"command": PROGRAM, "args": ["fixture"], "cwd": "gone"}}}).to_string(),
+    );
+    place.run(&["call", "a", "echo"]).fails(3, &["server \"a\"", "working directory", "gone"]);
+}
+
+#[test]
+fn f010_a_server_that_dies_at_start_is_shown_with_its_last_words() {
+    let place = Place::with_servers(&[("bad", &["--on", "start: stderr cannot open the database; exit 1"])]);
+    place.run(&["call", "bad", "echo"]).fails(3, &["server \"bad\"", "status 1", "cannot open the database"]);
+    let document = place.run(&["call", "bad", "echo", "--json"]);
+    assert_eq!(document.code, 3);
+    let document = document.document();
+    assert_eq!((&document["ok"], &document["error"]["outcome"]), (&json!(false), &json!("not_sent")));
+    assert_eq!(document["error"]["kind"], "unreachable");
+}
+
+#[test]
+fn a_server_that_prints_garbage_is_told_from_a_broken_one() {
+    let place = Place::with_servers(&[("noisy", &["--on", "start: noise 2000; hang"])]);
+    place.run(&["call", "noisy", "echo"]).fails(3, &["server \"noisy\"", "does not speak MCP"]);
+}
+
+#[test]
+fn a_silent_server_ends_with_the_time() {
+    let place = Place::with_servers(&[("mute", &["--on", "start: hang"]), ("slow", &[])]);
+    place.run(&["call", "mute", "echo", "--timeout", "300ms"]).fails(4, &["server \"mute\"", "within 300ms"]);
+    place.run(&["call", "slow", "hang", "--timeout", "500ms"]).fails(4, &["server \"slow\""]);
+    let document = place.run(&["call", "slow", "hang", "--timeout", "500ms", "--json"]).document();
+    assert_eq!(
+        (&document["error"]["kind"], &document["error"]["outcome"]),
+        (&json!("timeout"), &json!("unknown"))
+    );
+}
+
+#[test]
+fn a_call_prints_its_answer() {
+    let place = Place::with_servers(&[("good", &[])]);
+    let run = place.run(&["call", "good", "echo", "message=hello world"]);
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "hello world\n", ""));
+    let run = place.run(&["call", "good", "echo", "{\"message\": \"x\"}", "--json"]);
+    let document = run.document();
+    assert_eq!(document["result"]["content"], json!([{"type": "text", "text": "x"}]));
+    assert_eq!(document["result"]["resultType"], "complete", "the result is printed as it was received");
+    assert_eq!(
+        (&document["server"], &document["tool"], &document["ok"]),
+        (&json!("good"), &json!("echo"), &json!(true))
+    );
+    assert!(document["elapsed_ms"].is_u64());
+}
+
+#[test]
+fn an_error_of_the_tool_ends_with_1() {
+    let place = Place::with_servers(&[("good", &[])]);
+    let run = place.run(&["call", "good", "fail"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, "it did not work\n"));
+    let run = place.run(&["call", "good", "fail", "--json"]);
+    assert_eq!((run.code, &run.document()["ok"]), (1, &json!(false)));
+    place.run(&["call", "good", "error"]).fails(1, &["server \"good\""]);
+    place.run(&["call", "good", "crash"]).fails(1, &["server \"good\"", "signal 11"]);
+}
+
+#[test]
+fn an_ad_hoc_server_takes_the_place_of_the_configuration() {
+    let place = Place::new();
+    let run = place.run(&["call", "echo", "message=5", "--", PROGRAM, "fixture"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "5\n"), "{}", run.stderr);
+    let run = place.run(&["read", "fixture://text/2", "--", PROGRAM, "fixture"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "This is text 2.\n"), "{}", run.stderr);
+    let run = place.run(&["prompt", "prompt-1", "topic=rain", "--", PROGRAM, "fixture"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "user: Say something about rain.\n"), "{}", run.stderr);
+}
+
+#[test]
+fn list_shows_the_reachable_servers_beside_the_others() {
+    let place = Place::with_servers(&[
+        ("bad", &["--on", "start: stderr boom; exit 1"]),
+        ("good", &[]),
+        ("modern", &["--era", "modern"]),
+    ]);
+    let run = place.run(&["list"]);
+    assert_eq!(run.code, 3, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("boom") && run.stdout.contains("echo") && run.stdout.contains("prompt-0"));
+    assert!(!run.stdout.contains('\u{1b}'));
+    let run = place.run(&["list", "--json"]);
+    let document = run.document();
+    assert_eq!(run.code, 3);
+    let ok: Vec<&Value> =
+        document["servers"].as_array().unwrap().iter().map(|server| &server["ok"]).collect();
+    assert_eq!(ok, [false, true, true]);
+    assert!(document["servers"][1]["tools"].as_array().unwrap().len() >= 6);
+    assert_eq!(document["servers"][2]["resourceTemplates"][0]["uriTemplate"], "fixture://text/{number}");
+    assert_eq!(place.run(&["list", "good"]).code, 0);
+}
+
+#[test]
+fn status_waits_until_every_server_has_settled() {
+    let place = Place::with_servers(&[("bad", &["--on", "start: exit 1"]), ("good", &[])]);
+    let run = place.run(&["status", "--json"]);
+    assert_eq!(run.code, 3);
+    let document = run.document();
+    let states: Vec<&Value> = document["servers"].as_array().unwrap().iter().map(|s| &s["state"]).collect();
+    assert_eq!(states, ["parked", "ready"]);
+    let run = place.run(&["status", "good"]);
+    assert_eq!(run.code, 0);
+    assert!(run.stdout.lines().nth(1).unwrap().starts_with("good    ready"), "{}", run.stdout);
+}
+
+#[test]
+fn one_shot_commands_make_one_attempt() {
+    let place = Place::new();
+    let transcript = place.folder.path().join("transcript");
+    let flags = ["--transcript", transcript.to_str().unwrap(), "--on", "start: exit 1"];
+    let args: Vec<&str> = [PROGRAM, "fixture"].into_iter().chain(flags).collect();
+    let run = place.run(&[&["call", "x", "--"], args.as_slice()].concat());
+    assert_eq!(run.code, 3, "{}", run.stderr);
+    let seen = mcp_transport::testing::fixture::Transcript::read(&transcript);
+    // The first end may have been the fault of the probe: the repeat without it belongs to the attempt.
+    assert_eq!(seen.servers().len(), 2);
+}
+
+#[test]
+fn f176_what_a_server_writes_is_escaped() {
+    let place =
+        Place::with_servers(&[("evil", &["--on", "start: stderr \\x1b[2J\\x1b]52;c;ZXZpbA==\\x07; exit 1"])]);
+    for arguments in [&["call", "evil", "x"][..], &["list"], &["status"], &["call", "evil", "x", "-vvvv"]] {
+        let run = place.run(arguments);
+        let shown = format!("{}{}", run.stdout, run.stderr);
+        assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
+    }
+}
+
+#[test]
+fn i039_no_configured_secret_is_ever_shown() {
+    let place = Place::new();
+    let secret = "canary-7f3a-0001";
+    let servers = [
+        ("dies", json!(["fixture", "--on", format!("start: stderr the key {secret} is wrong; exit 1")])),
+        ("echoes", json!(["fixture", "--on", format!("tools/call: stderr {secret}; exit 1")])),
+    ];
+    let entry =
+        |args: &Value| json!({"command": PROGRAM, "args": args, "env": {MARK: place.mark, "KEY": secret}});
+    let servers: serde_json::Map<String, Value> =
+        servers.iter().map(|(name, args)| ((*name).to_owned(), entry(args))).collect();
+    place.write(&json!({"mcpServers": servers}).to_string());
+    for arguments in [
+        &["call", "dies", "x", "-vvvv"][..],
+        &["call", "dies", "x", "--json", "-vvvv"],
+        &["call", "echoes", "x", "-vvvv"],
+        &["call", "echoes", "x", "--json"],
+        &["list", "-vvvv"],
+        &["list", "--json"],
+        &["status", "-vvvv"],
+        &["status", "--json"],
+        &["config", "check"],
+    ] {
+        let run = place.run(arguments);
+        let shown = format!("{}{}", run.stdout, run.stderr);
+        assert!(!shown.contains("canary"), "{arguments:?}: {shown}");
+    }
+    let run = place.run(&["call", "dies", "x"]);
+    run.fails(3, &["[secret]"]);
+}
+
+#[test]
+fn f050_the_first_interrupt_drains() {
+    let place = Place::with_servers(&[("good", &[])]);
+    let mut child = place.command(&["call", "good", "hang"]).stderr(Stdio::piped()).spawn().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(until(Duration::from_secs(10), "the server runs", || {
+        !checks::marked(&place.mark).is_empty()
+    }));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(checks::marked(&place.mark).is_empty());
+}
