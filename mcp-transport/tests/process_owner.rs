@@ -26,7 +26,7 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
-use harness::{Client, Host, call, command, fixture, soon};
+use crate::harness::{Client, Host, call, command, fixture, soon};
 
 /// How long a server may outlive its host or its owner.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(1);

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::Level;
 
-use harness::{AT_ONCE, Host, call, cancel, fixture, graces, since_exit, soon};
+use crate::harness::{AT_ONCE, Host, call, cancel, fixture, graces, since_exit, soon};
 
 #[test]
 fn f017_death_in_the_middle_of_a_call_is_seen_at_once() {

@@ -21,7 +21,7 @@ use mcp_transport::{CloseReason, ConnectError, Connector as _, Exit};
 use serde_json::json;
 use tracing::Level;
 
-use harness::{AT_ONCE, Host, command, fixture, since_exit, soon};
+use crate::harness::{AT_ONCE, Host, command, fixture, since_exit, soon};
 
 /// Why a command cannot be started; the factory must own nothing afterwards.
 async fn refused(command: Command) -> SpawnError {

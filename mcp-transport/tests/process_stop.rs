@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::time::Instant;
 
-use harness::{AT_ONCE, Host, fixture, graces, since_exit, soon};
+use crate::harness::{AT_ONCE, Host, fixture, graces, since_exit, soon};
 
 /// From the end of the server's input to its first SIGTERM, as the server saw both.
 fn from_eof_to_term(fixture: &Fixture) -> Duration {

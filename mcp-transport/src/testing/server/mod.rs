@@ -3,6 +3,7 @@
 mod catalog;
 mod log;
 mod state;
+mod tools;
 
 use std::time::Duration;
 

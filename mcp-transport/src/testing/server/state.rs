@@ -1,12 +1,11 @@
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_proto::{ProtocolVersion, RequestId, code};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::{Execution, ServerEra, ServerLog, ServerScript, ToolBehaviour};
+use super::{ServerEra, ServerLog, ServerScript};
 use crate::error::CloseReason;
 use crate::testing::behaviour::{Action, Behaviour};
 use crate::testing::peer::Received;
@@ -19,14 +18,14 @@ const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// It also judges the client: what is against the protocol goes into [`ServerLog::violations`].
 #[derive(Debug)]
 pub struct Server {
-    script: ServerScript,
-    log: ServerLog,
-    connection: usize,
+    pub(super) script: ServerScript,
+    pub(super) log: ServerLog,
+    pub(super) connection: usize,
     opened: Opened,
     /// Calls without an answer so far: those that wait, and those that hang.
-    open_calls: BTreeMap<RequestId, Option<(Instant, Value)>>,
-    counters: Counters,
-    flood_line: Bytes,
+    pub(super) open_calls: BTreeMap<RequestId, Option<(Instant, Value)>>,
+    pub(super) counters: Counters,
+    pub(super) flood_line: Bytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,17 +38,17 @@ enum Opened {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
-    calls: u64,
-    cancelled: u64,
-    answered: u64,
+pub(super) struct Counters {
+    pub(super) calls: u64,
+    pub(super) cancelled: u64,
+    pub(super) answered: u64,
 }
 
 /// A request as far as all methods share it.
-struct Request<'a> {
-    id: RequestId,
+pub(super) struct Request<'a> {
+    pub(super) id: RequestId,
     method: &'a str,
-    params: &'a Value,
+    pub(super) params: &'a Value,
     is_modern: bool,
 }
 
@@ -229,74 +228,6 @@ impl Server {
         )
     }
 
-    fn call_tool(&mut self, request: &Request<'_>, now: Instant) -> Vec<Action> {
-        self.counters.calls += 1;
-        let name = request.params["name"].as_str().unwrap_or_default();
-        let arguments = &request.params["arguments"];
-        let Some(behaviour) = self.script.tool(name) else {
-            return vec![error(&request.id, code::INVALID_PARAMS, "unknown tool")];
-        };
-        self.log.execution(Execution {
-            connection: self.connection,
-            id: request.id.clone(),
-            tool: name.to_owned(),
-            arguments: arguments.clone(),
-        });
-        let delay = match behaviour {
-            ToolBehaviour::Slow(delay) => delay,
-            _ => Duration::from_millis(arguments["delay_ms"].as_u64().unwrap_or(0)),
-        };
-        match behaviour {
-            ToolBehaviour::Crash(exit) => vec![Action::Close(CloseReason::Exited(exit))],
-            ToolBehaviour::Echo | ToolBehaviour::Slow(_) => self.echo(request, delay, now),
-            ToolBehaviour::Error(code) => self.answer(vec![error(&request.id, code, "as it was told to")]),
-            ToolBehaviour::Fail => {
-                let mut failure = text_result("it did not work");
-                failure["isError"] = true.into();
-                let failure = self.result(request, failure);
-                self.answer(vec![failure])
-            }
-            ToolBehaviour::Hang => {
-                self.open_calls.insert(request.id.clone(), None);
-                Vec::new()
-            }
-            ToolBehaviour::Stats => {
-                let Counters { calls, cancelled, answered } = self.counters;
-                let stats = json!({"calls": calls, "cancelled": cancelled, "answered": answered});
-                vec![self.result(request, text_result(&stats.to_string()))]
-            }
-        }
-    }
-
-    fn echo(&mut self, request: &Request<'_>, delay: Duration, now: Instant) -> Vec<Action> {
-        let arguments = &request.params["arguments"];
-        let text = match arguments["payload"].as_u64().and_then(|size| usize::try_from(size).ok()) {
-            Some(size) => text_result(&"x".repeat(size)),
-            None => text_result(arguments["message"].as_str().unwrap_or_default()),
-        };
-        let token = &request.params["_meta"]["progressToken"];
-        let reports = if token.is_null() { 0 } else { arguments["progress"].as_u64().unwrap_or(0) };
-        let progress = |done| {
-            Action::Send(json!({"jsonrpc": "2.0", "method": "notifications/progress",
-                "params": {"progressToken": token, "progress": done, "total": reports}}))
-        };
-        let mut actions: Vec<Action> = (1..=reports).map(progress).collect();
-        let Action::Send(answer) = self.result(request, text) else { unreachable!("results are sent") };
-        if delay.is_zero() {
-            actions.append(&mut self.answer(vec![Action::Send(answer)]));
-        } else {
-            self.open_calls.insert(request.id.clone(), Some((now + delay, answer)));
-        }
-        actions
-    }
-
-    /// Counts the answer to a tool call and puts the flood before it.
-    fn answer(&mut self, answer: Vec<Action>) -> Vec<Action> {
-        self.counters.answered += 1;
-        let flood = std::iter::repeat_n(&self.flood_line, self.script.flood);
-        flood.map(|line| Action::SendRaw(line.clone())).chain(answer).collect()
-    }
-
     fn found(&self, request: &Request<'_>, result: Option<Value>, otherwise: &str) -> Action {
         match result {
             Some(result) => self.result(request, result),
@@ -304,7 +235,7 @@ impl Server {
         }
     }
 
-    fn result(&self, request: &Request<'_>, mut result: Value) -> Action {
+    pub(super) fn result(&self, request: &Request<'_>, mut result: Value) -> Action {
         if request.is_modern && self.script.era != ServerEra::Legacy {
             let members = result.as_object_mut().expect("every result is an object");
             add_modern_members(members, request.method);
@@ -350,10 +281,6 @@ impl Behaviour for Server {
     }
 }
 
-fn text_result(text: &str) -> Value {
-    json!({"content": [{"type": "text", "text": text}]})
-}
-
 fn add_modern_members(result: &mut Map<String, Value>, method: &str) {
     result.insert("resultType".to_owned(), "complete".into());
     if !matches!(method, "tools/call" | "prompts/get") {
@@ -362,7 +289,7 @@ fn add_modern_members(result: &mut Map<String, Value>, method: &str) {
     }
 }
 
-fn error(id: &RequestId, code: i64, message: &str) -> Action {
+pub(super) fn error(id: &RequestId, code: i64, message: &str) -> Action {
     Action::Send(json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
 }
 
