@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
-use rustix::io::{Errno, ioctl_fionbio};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpid};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpid};
 
 use super::command::Command;
 use super::error::SpawnError;
@@ -15,14 +15,12 @@ use super::exec;
 /// Where a bare name is looked up for a child that has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A process that has just been made and is in nobody's table yet.
+/// A process that has just been made, and that nobody watches yet.
 #[derive(Debug)]
 pub(super) struct Launched {
     pub(super) pid: Pid,
-    pub(super) pidfd: OwnedFd,
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
-    /// Non-blocking.
     pub(super) stderr: OwnedFd,
 }
 
@@ -51,27 +49,24 @@ pub(super) fn launch(command: &Command) -> Result<Launched, SpawnError> {
         exec::spawn(&program, command.program(), command.arguments(), environment, command.directory())
             .map_err(|error| classify(&error, command, &program))?;
     let pid = Pid::from_child(&child);
-    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin, child.stdout, child.stderr) else {
-        return Err(give_up(pid, command, Errno::BADF));
-    };
-    let watched = pidfd_open(pid, PidfdFlags::empty()).and_then(|pidfd| {
-        ioctl_fionbio(&stderr, true)?;
-        Ok(pidfd)
-    });
-    match watched {
-        Ok(pidfd) => {
-            Ok(Launched { pid, pidfd, stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() })
+    match (child.stdin, child.stdout, child.stderr) {
+        (Some(stdin), Some(stdout), Some(stderr)) => {
+            Ok(Launched { pid, stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() })
         }
-        Err(errno) => Err(give_up(pid, command, errno)),
+        // All three were asked for.
+        _ => {
+            give_up(pid);
+            Err(os_error(&Errno::BADF.into(), command))
+        }
     }
 }
 
-/// Ends a child that cannot be watched. It is ours and unreaped, so its number is safe to use.
-fn give_up(pid: Pid, command: &Command, errno: Errno) -> SpawnError {
+/// Ends a child that cannot be watched. It is ours and unreaped, so its number is safe to use. Waits
+/// for it, but no longer than a process takes to die.
+pub(super) fn give_up(pid: Pid) {
     // Both can only say that it has gone already.
     let _ = kill_process_group(pid, Signal::KILL);
     let _ = rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
-    os_error(&errno.into(), command)
 }
 
 /// Finds the file to run: a bare name on the child's own `PATH`.

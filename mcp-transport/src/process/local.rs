@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::command::Command;
 use super::error::SpawnError;
+use super::exit_watch::ExitWatch;
 use super::factory::{Child, Process, ProcessEnd, ProcessFactory};
 use super::ladder::Graces;
 use super::launch::os_error;
@@ -26,7 +27,8 @@ const MAX_REQUESTS: usize = 64;
 ///
 /// Owns them all: one table, and one thread that is made with the first start and ends after the
 /// factory was closed and its last child reaped. A child leads its own process group, is killed by
-/// the kernel if this program dies, and takes four descriptors here: three pipes and a pidfd.
+/// the kernel if this program dies, and takes four descriptors here: three pipes and a pidfd. Where
+/// there is no pidfd (kernels before 5.3, some sandboxes), a thread for each child waits in its place.
 ///
 /// Containment is the process group: what leaves it by `setsid` or `setpgid` is out of reach.
 ///
@@ -60,6 +62,8 @@ struct Runner {
     is_closed: bool,
     shared: Option<Arc<Shared>>,
     thread: Option<JoinHandle<()>>,
+    /// What is used; `None`: what the system offers.
+    exit_watch: Option<ExitWatch>,
 }
 
 /// What the factory, its handles and its thread share.
@@ -67,6 +71,7 @@ pub(super) struct Shared {
     table: Mutex<Table>,
     pub(super) epoll: OwnedFd,
     wake: OwnedFd,
+    pub(super) exit_watch: ExitWatch,
 }
 
 impl LocalProcesses {
@@ -112,7 +117,8 @@ impl LocalProcesses {
         if let Some(shared) = &runner.shared {
             return Ok(Arc::clone(shared));
         }
-        let shared = Arc::new(Shared::new()?);
+        let exit_watch = runner.exit_watch.unwrap_or_else(ExitWatch::probe);
+        let shared = Arc::new(Shared::new(exit_watch)?);
         shared.table().is_closed = runner.is_closed;
         let watcher = Watcher::new(Arc::clone(&shared));
         runner.thread =
@@ -178,10 +184,10 @@ impl fmt::Debug for LocalProcesses {
 }
 
 impl Shared {
-    fn new() -> io::Result<Self> {
+    fn new(exit_watch: ExitWatch) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Self { table: Mutex::default(), epoll, wake };
+        let shared = Self { table: Mutex::default(), epoll, wake, exit_watch };
         shared.watch(&shared.wake, Token::Wake)?;
         Ok(shared)
     }
@@ -202,7 +208,7 @@ impl Shared {
     }
 
     /// Makes the thread look at the table.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         // Fails only if the counter is full, and then the thread is awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
@@ -291,5 +297,40 @@ impl Drop for LocalProcess {
 impl fmt::Debug for LocalProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalProcess").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Ending, Exit};
+
+    fn without_pidfd() -> LocalProcesses {
+        let factory = LocalProcesses::new();
+        factory.runner().exit_watch = Some(ExitWatch::Thread);
+        factory
+    }
+
+    async fn ended(child: &Child) -> ProcessEnd {
+        let mut end = child.process.end();
+        end.wait_for(Option::is_some).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn exits_are_seen_where_there_is_no_pidfd() {
+        let factory = without_pidfd();
+        let shell = |script: &str| Command::new("/bin/sh").args(["-c", script]);
+        let child = factory.spawn(&shell("echo words >&2; exit 3")).await.unwrap();
+        assert_eq!(ended(&child).await, ProcessEnd::new(Ending::Clean, Some(Exit::Code(3))));
+        assert_eq!(child.process.stderr_tail(), "words");
+        let child = factory.spawn(&shell("sleep 600 & sleep 600")).await.unwrap();
+        let graces = Graces::default().with_stdin_close(std::time::Duration::ZERO);
+        child.process.begin_stop(graces, Instant::now() + graces.total());
+        assert_eq!(ended(&child).await, ProcessEnd::new(Ending::Terminated, Some(Exit::Signal(15))));
+        let child = factory.spawn(&shell("trap '' TERM; sleep 600")).await.unwrap();
+        factory.kill_all();
+        assert_eq!(ended(&child).await, ProcessEnd::new(Ending::Killed, Some(Exit::Signal(9))));
+        factory.join();
+        assert_eq!(factory.live(), 0);
     }
 }

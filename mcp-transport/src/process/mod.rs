@@ -17,6 +17,7 @@ mod command;
 mod environment;
 mod error;
 mod exec;
+mod exit_watch;
 mod factory;
 mod ladder;
 mod launch;

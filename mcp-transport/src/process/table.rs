@@ -1,14 +1,13 @@
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgid, kill_process_group, pidfd_send_signal, waitid,
-};
+use rustix::process::{Pid, Signal, WaitIdOptions, WaitIdStatus, getpgid, kill_process_group};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 
 use super::command::Command;
 use super::error::SpawnError;
+use super::exit_watch::ExitHandle;
 use super::factory::{Child, ProcessEnd};
 use super::ladder::{Ladder, Step};
 use crate::error::{Ending, Exit};
@@ -24,6 +23,8 @@ pub(super) type Key = u64;
 pub(super) struct Table {
     pub(super) children: BTreeMap<Key, Entry>,
     pub(super) requests: VecDeque<Request>,
+    /// Children that have ended, as far as threads have noticed it.
+    pub(super) exits: Vec<Key>,
     /// Standard outputs to be read and thrown away.
     pub(super) outputs: Vec<(Key, OwnedFd)>,
     /// No more starts; the thread ends with the last child.
@@ -49,7 +50,7 @@ pub(super) struct Request {
 pub(super) struct Entry {
     /// Also the id of its group.
     pub(super) pid: Pid,
-    pub(super) pidfd: OwnedFd,
+    watch: ExitHandle,
     pub(super) ladder: Ladder,
     pub(super) end: watch::Sender<Option<ProcessEnd>>,
 }
@@ -88,8 +89,8 @@ impl Table {
 }
 
 impl Entry {
-    pub(super) fn new(pid: Pid, pidfd: OwnedFd) -> Self {
-        Self { pid, pidfd, ladder: Ladder::new(), end: watch::Sender::new(None) }
+    pub(super) fn new(pid: Pid, watch: ExitHandle) -> Self {
+        Self { pid, watch, ladder: Ladder::new(), end: watch::Sender::new(None) }
     }
 
     /// Sends SIGKILL at once.
@@ -100,7 +101,8 @@ impl Entry {
 
     /// How the child has ended, if it has. It stays unreaped.
     pub(super) fn peek(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
-        self.wait(WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)
+        let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.watch.wait(self.pid, unreaped)
     }
 
     /// Kills what is left of the group of a child that has ended and has not been reaped.
@@ -109,22 +111,17 @@ impl Entry {
         let _ = kill_process_group(self.pid, Signal::KILL);
     }
 
-    /// Waits for a child that has been killed but cannot be watched, and lets it go.
-    pub(super) fn await_and_reap(self) {
-        // Fails only if somebody else has reaped it.
-        let _ = self.wait(WaitIdOptions::EXITED);
-    }
-
     /// Lets the child go. Its number is not to be used from now on, hence `self`.
-    pub(super) fn reap(self) -> watch::Sender<Option<ProcessEnd>> {
+    pub(super) fn reap(self) -> (ExitHandle, watch::Sender<Option<ProcessEnd>>) {
         // The exit was seen before, so this neither waits nor fails.
-        let reaped = self.wait(WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        let reaped = self.watch.wait(self.pid, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         debug_assert!(matches!(reaped, Ok(Some(_))), "{reaped:?}");
-        self.end
+        self.forget()
     }
 
-    fn wait(&self, options: WaitIdOptions) -> rustix::io::Result<Option<WaitIdStatus>> {
-        rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(self.pidfd.as_fd()), options))
+    /// Lets a child go that somebody else has reaped.
+    pub(super) fn forget(self) -> (ExitHandle, watch::Sender<Option<ProcessEnd>>) {
+        (self.watch, self.end)
     }
 
     fn take_step(&mut self, step: Step) {
@@ -149,7 +146,7 @@ impl Entry {
         // Failure means that there is nobody left to signal.
         let _ = kill_process_group(self.pid, signal);
         if getpgid(Some(self.pid)) != Ok(self.pid) {
-            let _ = pidfd_send_signal(&self.pidfd, signal);
+            let _ = self.watch.signal(self.pid, signal);
         }
     }
 }

@@ -1,17 +1,20 @@
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::process::Pid;
 use tokio::time::Instant;
 
 use super::command::Command;
 use super::error::SpawnError;
+use super::exit_watch::ExitHandle;
 use super::factory::{Child, ProcessEnd};
-use super::launch::{Launched, launch, os_error};
+use super::launch::{Launched, give_up, launch, os_error};
 use super::local::{LocalProcess, Shared};
 use super::stderr::StderrLog;
 use super::table::{Entry, Key, Request, exit_of};
@@ -73,6 +76,8 @@ impl Watcher {
                     Token::Output(key) => self.on_unwanted_output(key),
                 }
             }
+            let exits = std::mem::take(&mut self.shared.table().exits);
+            exits.into_iter().for_each(|key| self.on_exit(key));
             // One start a round, so that exits and stops never wait for more than one.
             if let Some(request) = self.next_request() {
                 self.start(request);
@@ -137,25 +142,26 @@ impl Watcher {
 
     /// Enters a new child in the table, and kills it if everything was killed meanwhile.
     fn adopt(&mut self, launched: Launched, kills: u64, command: &Command) -> Result<Child, SpawnError> {
-        let Launched { pid, pidfd, stdin, stdout, stderr } = launched;
-        let mut entry = Entry::new(pid, pidfd);
+        let Launched { pid, stdin, stdout, stderr } = launched;
+        let key = self.shared.table().next_key();
+        let watch = match self.watch_child(key, pid, &stderr) {
+            Ok(watch) => watch,
+            Err(error) => {
+                give_up(pid);
+                return Err(os_error(&error, command));
+            }
+        };
+        let mut entry = Entry::new(pid, watch);
         let end = entry.end.subscribe();
+        let log = Arc::new(Mutex::new(StderrLog::new(command.display_name(), command.secrets())));
+        self.errors.insert(key, (stderr, Arc::clone(&log)));
         let mut table = self.shared.table();
-        let key = table.next_key();
-        if let Err(errno) = self.watch_child(key, &entry.pidfd, &stderr) {
-            drop(table);
-            entry.kill(Instant::now());
-            entry.await_and_reap();
-            return Err(os_error(&errno.into(), command));
-        }
         let is_wanted = table.is_undisturbed_since(kills);
         if !is_wanted {
             entry.kill(Instant::now());
         }
         table.children.insert(key, entry);
         drop(table);
-        let log = Arc::new(Mutex::new(StderrLog::new(command.display_name(), command.secrets())));
-        self.errors.insert(key, (stderr, Arc::clone(&log)));
         if !is_wanted {
             return Err(SpawnError::FactoryClosed);
         }
@@ -163,9 +169,14 @@ impl Watcher {
         Ok(Child::new(stdin, stdout, Box::new(process)))
     }
 
-    fn watch_child(&self, key: Key, pidfd: &OwnedFd, stderr: &OwnedFd) -> rustix::io::Result<()> {
-        self.shared.watch(pidfd, Token::Exit(key))?;
-        self.shared.watch(stderr, Token::Error(key)).inspect_err(|_| self.shared.unwatch(pidfd))
+    fn watch_child(&self, key: Key, pid: Pid, stderr: &OwnedFd) -> io::Result<ExitHandle> {
+        ioctl_fionbio(stderr, true)?;
+        self.shared.watch(stderr, Token::Error(key))?;
+        let watch = self.shared.exit_watch.begin(&self.shared, key, pid);
+        if watch.is_err() {
+            self.shared.unwatch(stderr);
+        }
+        watch
     }
 
     /// A child has ended: sweeps its group, reads its last words, reaps it, tells.
@@ -186,10 +197,10 @@ impl Watcher {
         self.finish_errors(key);
         self.finish_output(key);
         let Some(entry) = self.shared.table().children.remove(&key) else { return };
-        self.shared.unwatch(&entry.pidfd);
         let ended = ProcessEnd::new(entry.ladder.on_exit(), exit.flatten());
         tracing::debug!(pid = %entry.pid.as_raw_nonzero(), exit = ?ended.exit, "process has ended");
-        let end = if exit.is_some() { entry.reap() } else { entry.end };
+        let (watch, end) = if exit.is_some() { entry.reap() } else { entry.forget() };
+        watch.end(&self.shared);
         // Somebody who was told that it was abandoned keeps that answer.
         end.send_if_modified(|current| current.is_none().then(|| *current = Some(ended)).is_some());
     }
