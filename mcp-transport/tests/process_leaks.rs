@@ -103,6 +103,7 @@ fn a_hundred_connections_leave_nothing() {
             assert_eq!(descriptors(), before);
             assert_eq!(children(), [""; 0]);
         });
+        factory.join();
     });
 }
 
@@ -166,5 +167,6 @@ fn f134_failed_starts_leave_nothing() {
             assert_eq!(descriptors(), before);
             assert_eq!(children(), [""; 0]);
         });
+        factory.join();
     });
 }

@@ -331,7 +331,8 @@ async fn queued_frames_are_written_before_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("count");
     // More than the pipe holds, for a server that begins to read late.
-    let peer = connect(&format!("sleep 0.05; grep -c id >{}", path.display())).await;
+    let script = format!("sleep 0.05; grep -c id >{}", path.display());
+    let peer = connect_with(&script, StdioLimits::default().with_flush(LIMIT)).await;
     for id in 0..30 {
         peer.transport.send(request(id, 4000)).await.unwrap();
     }

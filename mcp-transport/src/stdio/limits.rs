@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::process::Graces;
 
 /// Limits of one stdio connection.
@@ -12,6 +14,9 @@ pub struct StdioLimits {
     /// Bytes that may wait to be written; 4 MiB. One message is always taken, however long. Notices
     /// and answers to the server have 256 KiB more.
     pub queued_bytes: usize,
+    /// How long frames that are still queued may take to be written when the connection closes, before
+    /// standard input is closed; 100 ms.
+    pub flush: Duration,
     /// How long each rung of the stop ladder lasts.
     pub graces: Graces,
 }
@@ -22,6 +27,7 @@ impl Default for StdioLimits {
             max_frame_bytes: 16 * 1024 * 1024,
             queued_frames: 256,
             queued_bytes: 4 * 1024 * 1024,
+            flush: Duration::from_millis(100),
             graces: Graces::default(),
         }
     }
@@ -39,6 +45,13 @@ impl StdioLimits {
     #[must_use]
     pub fn with_queue(mut self, frames: usize, bytes: usize) -> Self {
         (self.queued_frames, self.queued_bytes) = (frames, bytes);
+        self
+    }
+
+    /// Sets how long queued frames may take to be written when the connection closes.
+    #[must_use]
+    pub fn with_flush(mut self, grace: Duration) -> Self {
+        self.flush = grace;
         self
     }
 

@@ -13,9 +13,6 @@ use super::link::Link;
 use crate::error::{CloseReport, Ending, Full, SendError};
 use crate::transport::{Dispatch, Outbound, Sent, Streams, Transport};
 
-/// How long frames that are still queued may take to be written when the connection closes.
-const FLUSH_GRACE: Duration = Duration::from_millis(100);
-
 /// The sending half of a stdio connection.
 pub(super) struct StdioTransport {
     link: Arc<Link>,
@@ -57,7 +54,7 @@ impl StdioTransport {
         self.link.begin_close();
         // From here on nobody reads for a session; the server must be able to write all the same.
         self.link.discard_output();
-        let flush_by = by.min(now + FLUSH_GRACE);
+        let flush_by = now.checked_add(self.link.limits.flush).map_or(by, |end| end.min(by));
         // Running out of time means that the server does not read: then it loses what is queued.
         let _ = timeout_at(flush_by, poll_fn(|cx| self.link.poll_flush(cx))).await;
         drop(stop);
