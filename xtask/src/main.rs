@@ -51,9 +51,7 @@ fn main() -> ExitCode {
 
 fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
     match task {
-        Task::Build { extra } => {
-            shell::run(workspace.cargo(["build", "--workspace", "--all-targets"]).args(extra))
-        }
+        Task::Build { extra } => shell::run(workspace.cargo(["build", "--all-targets"]).args(extra)),
         Task::Ci => ci::run(workspace),
         Task::Dependencies => dependencies::run(workspace),
         Task::Features => features::run(workspace),
@@ -66,7 +64,10 @@ fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
         Task::Repeat(options) => repeat::run(workspace, &options),
         Task::Simulate(options) => simulate::run(workspace, &options),
         Task::Test { extra } => {
-            shell::run(workspace.cargo(["test", "--workspace", "--no-fail-fast"]).args(extra))
+            // Everything, unless the arguments choose: the root has no crate of its own.
+            let mut cargo = workspace.cargo(["test", "--no-fail-fast"]);
+            real_servers::offer(workspace, &mut cargo);
+            shell::run(cargo.args(extra))
         }
         Task::Tidy => tidy::run(workspace),
     }

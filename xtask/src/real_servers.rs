@@ -9,7 +9,7 @@ use crate::shell;
 use crate::workspace::Workspace;
 
 /// The variable that tells tests where the servers are.
-pub(crate) const VARIABLE: &str = "MCP_REAL_SERVERS";
+const VARIABLE: &str = "MCP_REAL_SERVERS";
 
 /// Where the pins are committed.
 const PINS: &str = "xtask/real-servers";
@@ -31,8 +31,16 @@ pub(crate) fn run(workspace: &Workspace, install_only: bool) -> Result<(), Failu
     shell::run(cargo.args(["--", "--nocapture"]).env(VARIABLE, &folder).env("CI", "true"))
 }
 
+/// Tells tests where the servers are, if they are installed; otherwise the tests skip themselves.
+pub(crate) fn offer(workspace: &Workspace, command: &mut Command) {
+    let folder = folder(workspace);
+    if folder.join("node/node_modules").is_dir() && folder.join("python/bin").is_dir() {
+        command.env(VARIABLE, folder);
+    }
+}
+
 /// Where the servers are installed: `node/node_modules/.bin` and `python/bin` below it.
-pub(crate) fn folder(workspace: &Workspace) -> PathBuf {
+fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("real-servers")
 }
 

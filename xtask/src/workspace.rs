@@ -1,5 +1,6 @@
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -77,4 +78,34 @@ impl Workspace {
         files.dedup();
         Ok(files)
     }
+
+    /// Whether a source file of `package` has a function of this name, without arguments.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read.
+    pub(crate) fn has_function(&self, package: &str, name: &str) -> Result<bool, Failure> {
+        let signature = format!("fn {name}()");
+        for file in files_below(&self.path(package))? {
+            if file.extension().is_some_and(|extension| extension == "rs")
+                && fs::read_to_string(&file).map_err(Failure::io("read", &file))?.contains(&signature)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Every file below `folder`.
+pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(Failure::io("read", &folder))? {
+            let path = entry.map_err(Failure::io("read", &folder))?.path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    Ok(files)
 }

@@ -89,7 +89,9 @@ fn check(scratch: &Scratch<'_>, defects: &[Defect]) -> Result<Vec<Verdict>, Fail
                 eprintln!("{failure}");
                 Verdict::DoesNotApply
             }
-            Ok(()) if !scratch.has_test(defect)? => Verdict::TestMissing,
+            Ok(()) if !scratch.workspace().has_function(&defect.package, defect.function())? => {
+                Verdict::TestMissing
+            }
             Ok(()) => Verdict::StillApplies,
         };
         scratch.restore()?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::prove::defect::Defect;
 use crate::shell;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, files_below};
 
 /// A copy of the checkout that defects are put into, with a build folder that all of them share.
 ///
@@ -68,21 +68,6 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Whether the crate of the test has a function of its name.
-    pub(super) fn has_test(&self, defect: &Defect) -> Result<bool, Failure> {
-        let signature = format!("fn {}(", defect.function());
-        for file in files_below(&self.copy.path(&defect.package))? {
-            if fs::read(&file)
-                .map_err(Failure::io("read", &file))?
-                .windows(signature.len())
-                .any(|w| w == signature.as_bytes())
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// The files that are not the same in both, relative to the root.
     fn differences(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut paths: BTreeSet<PathBuf> = self.original.files()?.into_iter().collect();
@@ -95,17 +80,4 @@ impl<'a> Scratch<'a> {
             .filter(|path| content(self.original, path) != content(&self.copy, path))
             .collect())
     }
-}
-
-/// Every file below `folder`.
-fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).map_err(Failure::io("read", &folder))? {
-            let path = entry.map_err(Failure::io("read", &folder))?.path();
-            if path.is_dir() { folders.push(path) } else { files.push(path) }
-        }
-    }
-    Ok(files)
 }

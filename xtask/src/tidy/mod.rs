@@ -1,6 +1,7 @@
 //! The rules of layout and text that no compiler checks.
 
 mod changelogs;
+mod evidence;
 mod examples;
 mod imports;
 mod layout;
@@ -26,6 +27,7 @@ const RULES: [fn(&SourceFile) -> Vec<Finding>; 6] =
 /// A file cannot be read, or a rule is broken: each place has been printed.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let mut findings = layout::missing(workspace);
+    findings.extend(evidence::missing(workspace)?);
     findings.extend(examples::uncompiled(workspace)?);
     for path in workspace.files()? {
         let bytes = fs::read(workspace.path(&path)).map_err(Failure::io("read", &path))?;
