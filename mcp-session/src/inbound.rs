@@ -29,11 +29,24 @@ impl Shared {
 
     fn on_message(&self, message: Message) {
         match message {
-            Message::Response { id: Some(id), outcome } => self.on_reply(&id, outcome),
-            Message::Response { id: None, outcome } => self.on_error_without_id(outcome),
+            Message::Response { id: Some(id), outcome } => self.on_reply(&id, self.without_secrets(outcome)),
+            Message::Response { id: None, outcome } => {
+                self.on_error_without_id(self.without_secrets(outcome))
+            }
             Message::Notification { method, params } => self.on_notification(&method, &params),
             Message::Request { id, method, .. } => self.on_request(&id, &method),
         }
+    }
+
+    /// Takes secrets out of an error before anybody can show or log it; a result is nobody's but the
+    /// caller's.
+    fn without_secrets(&self, outcome: Outcome) -> Outcome {
+        outcome.map_err(|mut error| {
+            if let Some(redactor) = &self.redactor {
+                error.message = redactor.redact(&error.message).into_owned();
+            }
+            error
+        })
     }
 
     fn on_reply(&self, id: &RequestId, outcome: Outcome) {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use mcp_proto::{ClientCapabilities, Implementation, Progress, RawJson};
+use mcp_proto::{ClientCapabilities, Implementation, Progress, RawJson, Redactor};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -32,6 +32,8 @@ pub struct SessionOptions {
     pub max_events: usize,
     /// Where request ids come from; share one source among the sessions of one server.
     pub ids: IdSource,
+    /// Takes secrets out of the errors that the server answers with; default none.
+    pub redactor: Option<Arc<Redactor>>,
 }
 
 /// Which vocabulary a session speaks.
@@ -80,6 +82,7 @@ impl Default for SessionOptions {
             max_pending: 1024,
             max_events: 256,
             ids: IdSource::default(),
+            redactor: None,
         }
     }
 }
@@ -138,6 +141,13 @@ impl SessionOptions {
     #[must_use]
     pub fn with_max_events(mut self, events: usize) -> Self {
         self.max_events = events;
+        self
+    }
+
+    /// Takes secrets out of the errors that the server answers with, before they are shown or logged.
+    #[must_use]
+    pub fn with_redactor(mut self, redactor: Arc<Redactor>) -> Self {
+        self.redactor = Some(redactor);
         self
     }
 

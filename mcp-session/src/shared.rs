@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::task::AtomicWaker;
-use mcp_proto::{Payload, RequestId};
+use mcp_proto::{Payload, Redactor, RequestId};
 use mcp_transport::{Closed, Dispatch, Outbound, Transport};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     pub(crate) inbox: Inbox,
     pub(crate) ids: IdSource,
+    pub(crate) redactor: Option<Arc<Redactor>>,
     /// Ids below this one belong to earlier sessions of the same source.
     pub(crate) first_id: i64,
     /// Wakes the driver: an earlier deadline, or the end.
@@ -70,6 +71,7 @@ impl Shared {
             counts: Counts::default(),
             inbox: Inbox::new(options.max_events),
             ids: options.ids.clone(),
+            redactor: options.redactor.clone(),
             first_id: options.ids.upcoming(),
             driver: AtomicWaker::new(),
             stopping: AtomicBool::new(false),

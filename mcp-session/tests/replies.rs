@@ -12,7 +12,7 @@ mod support;
 
 use std::task::Poll;
 
-use mcp_proto::{CallTool, CallToolResult, RequestId};
+use mcp_proto::{CallTool, CallToolResult, Redactor, RequestId};
 use mcp_session::{Call, CallError, CallOptions, CallOutcome, ProtocolFault, Session};
 use mcp_session::{SessionOptions, UnsupportedWhy};
 use mcp_transport::testing::{MemoryOptions, Received};
@@ -299,4 +299,19 @@ async fn an_answered_call_wakes_its_caller_once() {
     settle().await;
     assert_eq!(call.wakes(), 1);
     assert!(matches!(call.poll(), Poll::Ready(Ok(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f158_secrets_are_taken_out_of_errors_and_left_in_results() {
+    let redactor = Redactor::new(["hunter2".into()]);
+    let options = SessionOptions::default().with_redactor(redactor.into());
+    let it = legacy_with(options, MemoryOptions::default()).await;
+    let (failing, request) = started(&it).await;
+    it.peer.respond_error(request.id(), -32000, "the key hunter2 is wrong").await;
+    let error = failing.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "error -32000: the key [secret] is wrong");
+    let (answered, request) = started(&it).await;
+    it.peer.respond(request.id(), said("hunter2")).await;
+    assert_eq!(text(&answered.await.unwrap().unwrap()), "hunter2");
+    assert_next_call_works(&it).await;
 }
