@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use mcp_lifecycle::{AddError, ServerOptions, ServerSpec, Startup, SupervisorOptions};
-use mcp_proto::Redactor;
+use mcp_proto::{Redactor, Secret};
 use mcp_transport::Connector;
 use mcp_transport::process::{Command, LocalProcesses, ProcessFactory};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
@@ -43,7 +43,12 @@ type Wrap<T> = Arc<dyn Fn(&str, Arc<T>) -> Arc<T> + Send + Sync>;
 /// One server that will be added.
 pub(crate) enum Entry {
     /// Somebody else knows how to reach it.
-    Connector { name: String, connector: Arc<dyn Connector>, options: Box<ServerOptions> },
+    Connector {
+        name: String,
+        connector: Arc<dyn Connector>,
+        options: Box<ServerOptions>,
+        secrets: Vec<Secret>,
+    },
     /// A program on this machine.
     Program(Box<ServerConfig>),
 }
@@ -87,14 +92,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a server that is reached in a way of its own.
+    /// Adds a server that is reached in a way of its own. Its `secrets` are never shown.
     pub fn connector(
         mut self,
         name: impl Into<String>,
         connector: Arc<dyn Connector>,
         options: ServerOptions,
+        secrets: impl IntoIterator<Item = Secret>,
     ) -> Self {
-        self.servers.push(Entry::Connector { name: name.into(), connector, options: Box::new(options) });
+        let (options, secrets) = (Box::new(options), secrets.into_iter().collect());
+        self.servers.push(Entry::Connector { name: name.into(), connector, options, secrets });
         self
     }
 
@@ -180,6 +187,13 @@ impl Entry {
         }
     }
 
+    pub(crate) fn secrets(&self) -> &[Secret] {
+        match self {
+            Self::Connector { secrets, .. } => secrets,
+            Self::Program(server) => &server.secrets,
+        }
+    }
+
     pub(crate) fn filter(&self) -> ToolFilter {
         match self {
             Self::Connector { .. } => ToolFilter::default(),
@@ -197,8 +211,8 @@ impl Launch {
         redactor: &Arc<Redactor>,
     ) -> ServerSpec {
         match entry {
-            Entry::Connector { name, connector, options } => {
-                ServerSpec::new(name, connector).with_options(*options)
+            Entry::Connector { name, connector, options, .. } => {
+                ServerSpec::new(name, connector).with_options(discreet(*options, redactor))
             }
             Entry::Program(server) => {
                 let name = server.name.as_str();
@@ -206,7 +220,7 @@ impl Launch {
                 let command = self.command(name, &server.program).redactor(Arc::clone(redactor));
                 let connector = StdioConnector::new(processes, command, StdioLimits::default());
                 let connector = wrapped(self.wrap_connector.as_ref(), name, Arc::new(connector));
-                let options = options(&server.settings);
+                let options = discreet(options(&server.settings), redactor);
                 let options = match &self.tune {
                     Some(tune) => tune(name, options),
                     None => options,
@@ -236,6 +250,12 @@ fn wrapped<T: ?Sized>(wrap: Option<&Wrap<T>>, name: &str, inner: Arc<T>) -> Arc<
         Some(wrap) => wrap(name, inner),
         None => inner,
     }
+}
+
+/// Keeps secrets out of the errors of a server's sessions.
+fn discreet(options: ServerOptions, redactor: &Arc<Redactor>) -> ServerOptions {
+    let session = options.session.clone().with_redactor(Arc::clone(redactor));
+    options.with_session(session)
 }
 
 /// What a configuration says, in the terms of the lifecycle; what it does not say keeps its default.

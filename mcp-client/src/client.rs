@@ -5,7 +5,7 @@ use mcp_lifecycle::{
     AddError, CallError, Removal, ServerEvent, ServerHandle, ServerStatus, Shutdown, Supervisor,
     SupervisorOptions,
 };
-use mcp_proto::Redactor;
+use mcp_proto::{Redactor, Secret};
 use mcp_transport::process::ProcessFactory;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
@@ -60,9 +60,7 @@ impl Client {
 
     pub(crate) fn add_entry(&self, entry: Entry) -> Result<ServerHandle, AddError> {
         let (name, filter) = (entry.name().to_owned(), entry.filter());
-        if let Entry::Program(server) = &entry {
-            self.shared.learn(server);
-        }
+        self.shared.learn(entry.secrets());
         let spec = self.launch.spec(entry, &self.processes, &self.shared.redactor());
         let handle = self.supervisor.add(spec)?;
         self.shared.lock().offer.set_filter(name, filter);
@@ -102,7 +100,7 @@ impl Client {
         Failure::call(server, error).redacted(&self.shared.redactor())
     }
 
-    /// The state of every server. No text in it holds a configured secret.
+    /// The state of every server.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
         self.supervisor.servers().iter().map(ServerHandle::status).collect()
@@ -118,6 +116,12 @@ impl Client {
     #[must_use]
     pub fn handlers(&self) -> Handlers {
         Handlers::new(Arc::clone(&self.shared))
+    }
+
+    /// Takes every configured secret, and what looks like one, out of a text that is to be shown.
+    #[must_use]
+    pub fn redact(&self, text: &str) -> String {
+        self.shared.redactor().redact(text).into_owned()
     }
 
     /// Ends everything in order: refuse new calls, let running ones finish, stop every server, report.
@@ -156,10 +160,10 @@ impl Shared {
     }
 
     /// Learns the secrets of a server before anything of it can be shown.
-    fn learn(&self, server: &ServerConfig) {
+    fn learn(&self, secrets: &[Secret]) {
         let mut state = self.lock();
         let mut redactor = Redactor::clone(&state.redactor);
-        server.secrets.iter().for_each(|secret| redactor.add(secret));
+        secrets.iter().for_each(|secret| redactor.add(secret));
         state.redactor = Arc::new(redactor);
     }
 

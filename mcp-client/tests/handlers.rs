@@ -17,10 +17,14 @@ use std::time::Duration;
 
 use mcp_client::Handlers;
 use mcp_lifecycle::ServerOptions;
-use mcp_transport::testing::ServerScript;
+use mcp_session::{EraPolicy, SessionOptions};
+use mcp_transport::testing::checks::LogCapture;
+use mcp_transport::testing::{Action, Behaviour, Received, ServerScript};
 use mcp_transport::{CloseReason, Closed, ConnectError};
 use serde_json::{Value, json};
-use stage::{OPERATIONS, SERVER, Stage, eventually, is_right, perform};
+use stage::{OPERATIONS, SECRET, SERVER, Stage, eventually, is_right, perform};
+use tokio::runtime::Builder;
+use tokio::time::Instant;
 
 async fn call(handlers: &Handlers, arguments: Value) -> Value {
     serde_json::from_str(&handlers.call_tool(&arguments.to_string()).await).unwrap()
@@ -204,4 +208,106 @@ async fn an_operation_that_the_server_does_not_offer_is_not_sent() {
         );
     }
     stage.finish().await;
+}
+
+/// A server that puts the secret it was trusted with into everything it says.
+struct Telltale {
+    /// What it does to the handshake.
+    opening: Opening,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Opening {
+    Agrees,
+    Dies,
+    Rejects,
+}
+
+impl Behaviour for Telltale {
+    fn on_frame(&mut self, frame: &Received, _now: Instant) -> Vec<Action> {
+        let Some(id) = frame.request_id() else { return Vec::new() };
+        let tell = format!("my key is {SECRET}, and \"{SECRET}\" it is");
+        let result =
+            |result: Value| vec![Action::Send(json!({"jsonrpc": "2.0", "id": id, "result": result}))];
+        let error = || {
+            let error = json!({"code": -32000, "message": tell, "data": tell});
+            vec![Action::Send(json!({"jsonrpc": "2.0", "id": id, "error": error}))]
+        };
+        match (frame.method().unwrap_or_default(), self.opening) {
+            ("initialize", Opening::Agrees) => result(json!({
+                "protocolVersion": "2025-11-25", "serverInfo": {"name": "telltale", "version": "1"},
+                "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+            })),
+            ("initialize", Opening::Dies) => vec![Action::Close(CloseReason::Broken(tell))],
+            ("tools/list", _) => result(json!({"tools": [{"name": "fail", "inputSchema": {}}]})),
+            ("resources/list", _) => result(json!({"resources": []})),
+            ("resources/templates/list", _) => result(json!({"resourceTemplates": []})),
+            ("prompts/list", _) => result(json!({"prompts": []})),
+            ("tools/call", _) if frame.params()["name"] == "fail" => {
+                result(json!({"isError": true, "content": [{"type": "text", "text": tell}]}))
+            }
+            ("tools/call", _) if frame.params()["name"] == "garble" => result(json!({"content": tell})),
+            ("tools/call", _) if frame.params()["name"] == "crash" => {
+                vec![Action::Close(CloseReason::Broken(tell))]
+            }
+            _ => error(),
+        }
+    }
+}
+
+#[test]
+fn i039_no_configured_secret_is_shown_on_any_path() {
+    for opening in [Opening::Agrees, Opening::Rejects, Opening::Dies] {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        // On this thread alone, so that every record of the runtime is seen.
+        let (log, _guard) = LogCapture::on_this_thread();
+        let shown = runtime.block_on(async {
+            let session = SessionOptions::default().with_era(EraPolicy::Legacy);
+            let options = ServerOptions::default().with_park_after(1).with_session(session);
+            let stage = Stage::playing(options, move |_| Telltale { opening });
+            stage.settled().await;
+            let mut shown = vec![];
+            for tool in ["fail", "garble", "other", "crash"] {
+                shown.push(
+                    call(&stage.handlers, json!({"server": SERVER, "tool": tool, "timeout_ms": 100})).await,
+                );
+                stage.settled().await;
+            }
+            for operation in ["read_resource", "get_prompt"] {
+                shown.push(perform(&stage.handlers, operation).await);
+            }
+            assert!(shown.iter().all(|answer| answer["error"].is_string()), "{shown:?}");
+            let status = stage.client.redact(&json!(stage.client.status()).to_string());
+            shown.push(json!(status));
+            stage.client.shutdown().await;
+            shown
+        });
+        let shown = shown.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert!(!shown.contains(SECRET), "{shown}");
+        assert!(shown.contains("[secret]"), "nothing was said at all: {shown}");
+        if opening != Opening::Dies {
+            // How a connection broke is told by the transport, which here knows no secrets.
+            let records: Vec<String> = log.records().iter().map(ToString::to_string).collect();
+            let leak =
+                records.iter().find(|record| record.contains(SECRET) && !record.contains("connection broke"));
+            assert!(leak.is_none(), "{leak:?}");
+        }
+    }
+}
+
+/// A tool that says of itself that it may be repeated is not believed; the user is.
+#[tokio::test(start_paused = true)]
+async fn f187_only_the_user_can_say_that_a_tool_may_be_repeated() {
+    for (idempotent, most_runs) in [(false, 1), (true, 3)] {
+        let mut options = ServerOptions::default();
+        if idempotent {
+            options = options.with_idempotent_tools(["crash".to_owned()].into());
+        }
+        let stage = Stage::start(options).await;
+        let answer = call(&stage.handlers, json!({"server": SERVER, "tool": "crash"})).await;
+        assert_eq!(answer["outcome"], "unknown", "{answer}");
+        assert_eq!(stage.log.runs("crash"), most_runs);
+        stage.settled().await;
+        stage.finish().await;
+    }
 }

@@ -7,12 +7,13 @@
     reason = "test code"
 )]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mcp_transport::testing::checks::{self, until};
-use mcp_transport::testing::fixture::MARK;
+use mcp_transport::testing::fixture::{MARK, Transcript};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -302,7 +303,7 @@ fn one_shot_commands_make_one_attempt() {
     let args: Vec<&str> = [PROGRAM, "fixture"].into_iter().chain(flags).collect();
     let run = place.run(&[&["call", "x", "--"], args.as_slice()].concat());
     assert_eq!(run.code, 3, "{}", run.stderr);
-    let seen = mcp_transport::testing::fixture::Transcript::read(&transcript);
+    let seen = Transcript::read(&transcript);
     // The first end may have been the fault of the probe: the repeat without it belongs to the attempt.
     assert_eq!(seen.servers().len(), 2);
 }
@@ -350,17 +351,71 @@ fn i039_no_configured_secret_is_ever_shown() {
     run.fails(3, &["[secret]"]);
 }
 
+/// Starts a command that does not end by itself, and waits until it has started its server.
+fn started(place: &Place, arguments: &[&str]) -> Child {
+    let child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the server runs", || !checks::marked(&place.mark).is_empty());
+    child
+}
+
+fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(until(Duration::from_secs(10), what, condition));
+}
+
+fn interrupt(child: &Child) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::INT)
+        .unwrap();
+}
+
 #[test]
 fn f050_the_first_interrupt_drains() {
+    let transcript = tempfile::tempdir().unwrap();
+    let transcript = transcript.path().join("transcript");
+    let place = Place::with_servers(&[("good", &["--transcript", transcript.to_str().unwrap()])]);
+    let mut child = started(&place, &["call", "good", "hang"]);
+    wait_for("the tool runs", || Transcript::read(&transcript).runs("hang") == 1);
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let seen = Transcript::read(&transcript);
+    assert_eq!(seen.cancelled().len(), 1, "the server is told");
+    assert_eq!(seen.exit_code(seen.servers()[0]), Some(0), "the server ends by itself");
+    assert!(seen.signals(seen.servers()[0]).is_empty(), "nobody signals it");
+    assert!(checks::marked(&place.mark).is_empty());
+}
+
+#[test]
+fn f050_the_second_interrupt_kills() {
+    let transcript = tempfile::tempdir().unwrap();
+    let transcript = transcript.path().join("transcript");
+    let flags = ["--ignore-stdin-close", "--ignore-sigterm", "--transcript", transcript.to_str().unwrap()];
+    let place = Place::with_servers(&[("stubborn", &flags)]);
+    let mut child = started(&place, &["call", "stubborn", "hang"]);
+    wait_for("the tool runs", || Transcript::read(&transcript).runs("hang") == 1);
+    interrupt(&child);
+    wait_for("it is asked to stop", || Transcript::read(&transcript).events("eof").count() == 1);
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    wait_for("nothing is left", || checks::marked(&place.mark).is_empty());
+    let seen = Transcript::read(&transcript);
+    assert!(seen.signals(seen.servers()[0]).is_empty(), "it was killed before SIGTERM was due");
+}
+
+#[test]
+fn status_watch_shows_changes_until_interrupted() {
     let place = Place::with_servers(&[("good", &[])]);
-    let mut child = place.command(&["call", "good", "hang"]).stderr(Stdio::piped()).spawn().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(until(Duration::from_secs(10), "the server runs", || {
-        !checks::marked(&place.mark).is_empty()
-    }));
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let status = child.wait().unwrap();
-    assert_eq!(status.code(), Some(130));
+    let mut child = started(&place, &["status", "--watch", "--json"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    while next()["state"] != "ready" {}
+    checks::marked(&place.mark).iter().for_each(|process| {
+        let pid = rustix::process::Pid::from_raw(process.pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    });
+    let lost = next();
+    assert_eq!((&lost["name"], lost["state"] == "ready"), (&json!("good"), false), "{lost}");
+    while next()["state"] != "ready" {}
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(checks::marked(&place.mark).is_empty());
 }

@@ -3,10 +3,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_proto::Secret;
+use mcp_proto::{Redactor, Secret};
 use mcp_session::EraPolicy;
 
 use super::error::{ConfigError, ConfigFault, Place};
+use super::secrets::exposed;
 
 /// A server to start: its name, its program and how to treat it.
 #[derive(Debug, Clone)]
@@ -77,6 +78,9 @@ pub struct ToolFilter {
 impl ServerConfig {
     /// Puts a server together and checks it.
     ///
+    /// The values of its environment, and what looks like a secret in its arguments, never show up in
+    /// an error, a state or a log record.
+    ///
     /// # Errors
     ///
     /// An empty name or command, a NUL byte, or a bad variable name: nothing that could be started.
@@ -90,8 +94,15 @@ impl ServerConfig {
             let place = Place::server(&name);
             ConfigError::new(if key.is_empty() { place } else { place.key(key, None) }, fault)
         })?;
-        let secrets = program.env.iter().map(|(_, value)| value.clone()).collect();
+        let mut secrets: Vec<Secret> = program.env.iter().map(|(_, value)| value.clone()).collect();
+        secrets
+            .extend(exposed(&program.args, &Redactor::default()).into_iter().filter_map(|found| found.value));
         Ok(Self { name, program, settings, secrets })
+    }
+
+    /// What must never be shown of this server.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.secrets.iter()
     }
 }
 

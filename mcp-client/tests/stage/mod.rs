@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use mcp_client::{Client, Handlers};
 use mcp_lifecycle::{ServerHandle, ServerOptions, ServerStatus};
-use mcp_proto::{Frame, Message, RequestId, parse_frame};
-use mcp_transport::testing::{MemoryConnector, ServerLog, ServerScript, serve_all};
+use mcp_proto::{Frame, Message, RequestId, Secret, parse_frame};
+use mcp_transport::testing::{Behaviour, MemoryConnector, ServerLog, ServerScript, serve_all};
 use mcp_transport::{
     CloseReport, ConnectError, Connection, Connector, Dispatch, Full, Outbound, SendError, Sent, Streams,
     Transport,
@@ -20,6 +20,9 @@ use tokio::time::{Duration, Instant};
 
 /// The name of the one server.
 pub const SERVER: &str = "s";
+
+/// What the server was trusted with.
+pub const SECRET: &str = "canary-7f3a-0001";
 
 /// One of the five operations: its name, its method on the wire, and a good call of it.
 pub const OPERATIONS: [(&str, &str); 5] = [
@@ -84,16 +87,24 @@ impl Stage {
 
     /// Starts the client with a server that plays `script`.
     pub fn begin(options: ServerOptions, script: ServerScript) -> Self {
+        let log = script.log();
+        Self { log, ..Self::playing(options, move |_| script.start()) }
+    }
+
+    /// Starts the client with a server that behaves as `make` says on each of its connections.
+    pub fn playing<B: Behaviour + 'static>(
+        options: ServerOptions,
+        make: impl FnMut(usize) -> B + Send + 'static,
+    ) -> Self {
         let memory = MemoryConnector::new();
         let wire = Wire::new(memory.clone());
-        let log = script.log();
         let connector = memory.clone();
-        let servers = tokio::spawn(async move { serve_all(&connector, |_| script.start()).await });
+        let servers = tokio::spawn(async move { serve_all(&connector, make).await });
         let client = Client::builder()
-            .connector(SERVER, Arc::new(wire.clone()), options)
+            .connector(SERVER, Arc::new(wire.clone()), options, [Secret::new(SECRET)])
             .start(&Handle::current())
             .unwrap();
-        Self { handlers: client.handlers(), client, wire, log, memory, servers }
+        Self { handlers: client.handlers(), client, wire, log: ServerLog::default(), memory, servers }
     }
 
     pub fn server(&self) -> ServerHandle {

@@ -1,11 +1,12 @@
 use std::io::{self, Write};
 
-use mcp_proto::Redactor;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Sends log records of at least the wanted level to standard error, one line each.
-pub(crate) fn start(verbosity: u8) {
+use crate::output::Secrets;
+
+/// Sends log records of at least the wanted level to standard error, one line each, without secrets.
+pub(crate) fn start(verbosity: u8, secrets: Secrets) {
     let level = match verbosity {
         0 => LevelFilter::OFF,
         1 => LevelFilter::WARN,
@@ -13,28 +14,31 @@ pub(crate) fn start(verbosity: u8) {
         3 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(Lines).init();
+    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(Lines(secrets)).init();
 }
 
 /// Makes a writer for each record.
-#[derive(Debug, Clone, Copy)]
-struct Lines;
+#[derive(Debug)]
+struct Lines(Secrets);
 
 impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line;
+    type Writer = Line<'a>;
 
-    fn make_writer(&'a self) -> Line {
-        Line(Vec::new())
+    fn make_writer(&'a self) -> Line<'a> {
+        Line { text: Vec::new(), secrets: &self.0 }
     }
 }
 
-/// One record; written whole when it ends, without anything that looks like a secret.
+/// One record, written whole when it ends.
 #[derive(Debug)]
-struct Line(Vec<u8>);
+struct Line<'a> {
+    text: Vec<u8>,
+    secrets: &'a Secrets,
+}
 
-impl Write for Line {
+impl Write for Line<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.extend_from_slice(bytes);
+        self.text.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -43,10 +47,9 @@ impl Write for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Line<'_> {
     fn drop(&mut self) {
-        let text = String::from_utf8_lossy(&self.0);
-        let clean = Redactor::default().redact(&text).into_owned();
+        let clean = self.secrets.redact(&String::from_utf8_lossy(&self.text));
         // Without a standard error there is nobody to tell.
         let _ = io::stderr().lock().write_all(clean.as_bytes());
     }

@@ -24,7 +24,7 @@ use self::args::{Cli, Command, ConfigCommand};
 use self::commands::Context;
 use self::exit::Exit;
 use self::host::Host;
-use self::output::Output;
+use self::output::{Output, Secrets};
 use self::problem::Problem;
 
 /// How long the end of the runtime may take once everything has been shut down.
@@ -44,10 +44,11 @@ fn main() -> ExitCode {
         return fixture::run(arguments.script.into_iter().map(Into::into));
     }
     let host = Host::look();
-    let output =
-        Output::new(cli.global.json, host.variable("NO_COLOR").is_some_and(|value| !value.is_empty()));
-    log::start(cli.global.verbose);
-    match run(cli, host, output) {
+    let secrets = Secrets::default();
+    log::start(cli.global.verbose, secrets.clone());
+    let is_plain = host.variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let output = Output::new(cli.global.json, is_plain, secrets);
+    match run(cli, host, output.clone()) {
         Ok(exit) => exit.into(),
         Err(problem) => {
             if !problem.message.is_empty() {
@@ -69,7 +70,7 @@ fn run(cli: Cli, host: Host, output: Output) -> Result<Exit, Problem> {
         match cli.command {
             Command::Call(target) => commands::call::run(&context, &target).await,
             Command::Config(ConfigCommand::Check) => commands::config_check::run(&context),
-            Command::Demo(arguments) => demo::run(output, &arguments).await,
+            Command::Demo(arguments) => demo::run(&context.output, &arguments).await,
             Command::Fixture(_) => Ok(Exit::Success),
             Command::List(target) => commands::list::run(&context, &target).await,
             Command::Prompt(target) => commands::prompt::run(&context, &target).await,

@@ -1,19 +1,25 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcp_proto::escape;
+use mcp_proto::{Redactor, Secret, escape};
 use serde::Serialize;
 
 /// Longest text of a server in one cell or message, in bytes.
 const LONGEST_TEXT: usize = 8 * 1024;
 
-/// Everything this program prints goes through here.
-#[derive(Debug, Clone, Copy)]
+/// Everything this program prints goes through here. Clones share what they know.
+#[derive(Debug, Clone)]
 pub(crate) struct Output {
     json: bool,
     colours: bool,
+    secrets: Secrets,
 }
+
+/// The secrets of the configuration. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Secrets(Arc<Mutex<Redactor>>);
 
 /// What a word means, for the colour it gets on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,43 +32,60 @@ pub(crate) enum Tone {
 
 impl Output {
     /// `plain` forbids colours even on a terminal.
-    pub(crate) fn new(json: bool, plain: bool) -> Self {
-        Self { json, colours: !json && !plain && io::stdout().is_terminal() }
+    pub(crate) fn new(json: bool, plain: bool, secrets: Secrets) -> Self {
+        Self { json, colours: !json && !plain && io::stdout().is_terminal(), secrets }
+    }
+
+    /// Never shows these from now on, but in what a tool was asked to return.
+    pub(crate) fn learn<'a>(&self, secrets: impl Iterator<Item = &'a Secret>) {
+        let mut known = self.secrets.lock();
+        secrets.for_each(|secret| known.add(secret));
     }
 
     /// Whether machines read along.
-    pub(crate) fn is_json(self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Prints one line on standard output. What comes from a server was escaped before.
+    /// Prints one line on standard output, without secrets. What comes from a server was escaped before.
     ///
     /// # Errors
     ///
     /// Nobody reads standard output any more.
-    pub(crate) fn line(self, line: impl Display) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        writeln!(out, "{line}")?;
-        out.flush()
+    pub(crate) fn line(&self, line: impl Display) -> io::Result<()> {
+        self.result(self.secrets.redact(&line.to_string()))
     }
 
-    /// Prints one JSON document on a line of its own.
+    /// Prints one JSON document on a line of its own, without secrets.
     ///
     /// # Errors
     ///
     /// Nobody reads standard output any more.
-    pub(crate) fn document(self, value: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn document(&self, value: &impl Serialize) -> io::Result<()> {
         self.line(serde_json::to_string(value)?)
     }
 
-    /// Prints a message for the person at the terminal on standard error.
-    pub(crate) fn message(self, text: impl Display) {
+    /// Prints what a server returned to the person who asked for it: nothing is taken out.
+    ///
+    /// # Errors
+    ///
+    /// Nobody reads standard output any more.
+    #[expect(clippy::unused_self, reason = "everything is printed through this type")]
+    pub(crate) fn result(&self, text: impl Display) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        out.flush()
+    }
+
+    /// Prints a message for the person at the terminal on standard error, without secrets.
+    pub(crate) fn message(&self, text: impl Display) {
+        let text = self.secrets.redact(&text.to_string());
         // Without a standard error there is nobody to tell.
         let _ = writeln!(io::stderr().lock(), "mcpctl: {text}");
     }
 
     /// Colours a text on a terminal.
-    pub(crate) fn tone(self, tone: Tone, text: impl Display) -> String {
+    pub(crate) fn tone(&self, tone: Tone, text: impl Display) -> String {
         let code = match tone {
             Tone::Bad => 31,
             Tone::Good => 32,
@@ -70,6 +93,17 @@ impl Output {
             Tone::Strong => 1,
         };
         if self.colours { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_string() }
+    }
+}
+
+impl Secrets {
+    /// Takes every secret that is known out of a text, and what looks like one.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        self.lock().redact(text).into_owned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Redactor> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

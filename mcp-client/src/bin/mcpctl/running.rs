@@ -28,7 +28,7 @@ pub(crate) enum Persistence {
 /// The first interrupt ends the work and drains; the second one kills.
 pub(crate) async fn with_client<T>(
     host: &Host,
-    output: Output,
+    output: &Output,
     persistence: Persistence,
     servers: Vec<ServerConfig>,
     work: impl AsyncFnOnce(&Client) -> Result<T, Problem>,
@@ -101,7 +101,7 @@ fn cause(status: &ServerStatus) -> String {
 }
 
 /// Tells what did not stop as it should.
-fn complain(output: Output, report: &ShutdownReport) {
+fn complain(output: &Output, report: &ShutdownReport) {
     for server in &report.servers {
         for exceeded in &server.exceeded {
             let (name, what) = (safe(&server.name), safe(&exceeded.what));

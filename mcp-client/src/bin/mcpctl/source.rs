@@ -30,11 +30,12 @@ impl Source {
     pub(crate) fn one(
         global: &Global,
         host: &Host,
-        output: Output,
+        output: &Output,
         program: &[String],
         name: Option<&str>,
     ) -> Result<(String, Self), Problem> {
         if let Some(server) = ad_hoc(program)? {
+            output.learn(server.secrets());
             return Ok((server.name.clone(), Self { servers: vec![server], refused: Vec::new() }));
         }
         let name = name.ok_or_else(|| Problem::usage("give SERVER, or -- COMMAND"))?;
@@ -45,6 +46,7 @@ impl Source {
         let Some(server) = file.server(name).cloned() else {
             return Err(unknown(name, &path, &file));
         };
+        output.learn(server.secrets());
         warn(output, &file, Some(name));
         Ok((name.to_owned(), Self { servers: vec![server], refused: Vec::new() }))
     }
@@ -53,7 +55,7 @@ impl Source {
     pub(crate) fn all(
         global: &Global,
         host: &Host,
-        output: Output,
+        output: &Output,
         program: &[String],
         name: Option<&str>,
     ) -> Result<Self, Problem> {
@@ -61,6 +63,7 @@ impl Source {
             return Self::one(global, host, output, program, name).map(|(_, source)| source);
         }
         let Loaded { file, .. } = load(global, host)?;
+        file.servers.iter().for_each(|server| output.learn(server.secrets()));
         warn(output, &file, None);
         Ok(Self { servers: file.servers, refused: file.refused })
     }
@@ -110,7 +113,7 @@ fn unknown(name: &str, path: &str, file: &ConfigFile) -> Problem {
     Problem::usage(format!("there is no server \"{}\" in {path}; {known}", safe(name)))
 }
 
-fn warn(output: Output, file: &ConfigFile, name: Option<&str>) {
+fn warn(output: &Output, file: &ConfigFile, name: Option<&str>) {
     for warning in &file.warnings {
         if name.is_none() || warning.place.server.as_deref() == name {
             output.message(format!("warning: {warning}"));

@@ -17,13 +17,16 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
     let words = Words::split(&target.words, !target.program.is_empty(), "TOOL")?;
     // A slip in the arguments is told before anything is started.
     tool_arguments(words.arguments, &Value::Null)?;
-    let output = context.output;
+    let output = context.output.clone();
     let answer = ask(
         context,
         target,
         words.server,
         |options| match io::stderr().is_terminal() && !output.is_json() {
-            true => options.with_progress(move |progress| show_progress(output, &progress)),
+            true => options.with_progress({
+                let output = output.clone();
+                move |progress| show_progress(&output, &progress)
+            }),
             false => options,
         },
         |server| {
@@ -33,7 +36,7 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
         },
     )
     .await?;
-    answer.print(output, ("tool", words.name), says_error, show)
+    answer.print(&output, ("tool", words.name), says_error, show)
 }
 
 /// The schema of the tool's arguments, as the server gave it; null if it has no such tool.
@@ -60,7 +63,7 @@ fn show(result: &RawJson) -> Result<String, Problem> {
     })
 }
 
-fn show_progress(output: Output, progress: &Progress) {
+fn show_progress(output: &Output, progress: &Progress) {
     let total = progress.total.map(|total| format!("/{total}")).unwrap_or_default();
     let message =
         progress.message.as_deref().map(|message| format!(" {}", safe(message))).unwrap_or_default();

@@ -1,7 +1,10 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_client::ConfigError;
+use mcp_client::registry::scan;
 use mcp_lifecycle::{Lists, ServerHandle, State};
+use mcp_proto::PeerInfo;
 use mcp_session::Listed;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -20,7 +23,13 @@ const DESCRIPTION: usize = 72;
 /// What one server offers, or why it cannot be asked.
 struct Section {
     server: String,
-    outcome: Result<Arc<Lists>, Problem>,
+    outcome: Result<Offer, Problem>,
+}
+
+/// What a server offers, and how it introduced itself.
+struct Offer {
+    lists: Arc<Lists>,
+    peer: Arc<PeerInfo>,
 }
 
 /// Lists what every server offers. Servers that cannot be reached are shown with their reason, and the
@@ -32,16 +41,16 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
         [name] => Some(name.as_str()),
         [_, extra, ..] => return Err(Problem::usage(format!("{extra:?} is one word too many"))),
     };
-    let Source { servers, refused } = Source::all(global, host, *output, &target.program, name)?;
+    let Source { servers, refused } = Source::all(global, host, output, &target.program, name)?;
     let limit = target.limit();
     let by = Instant::now() + limit;
-    let mut sections: Vec<Section> = with_client(host, *output, Persistence::Once, servers, async |client| {
+    let mut sections: Vec<Section> = with_client(host, output, Persistence::Once, servers, async |client| {
         let mut sections = Vec::new();
         for server in client.servers() {
             if name.is_none() && matches!(server.status().state, State::Disabled) {
                 continue;
             }
-            let outcome = lists(&server, by, limit).await;
+            let outcome = offer(&server, by, limit).await;
             sections.push(Section { server: server.name().to_owned(), outcome });
         }
         Ok(sections)
@@ -53,21 +62,18 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
         let servers: Vec<Value> = sections.iter().map(Section::document).collect();
         output.document(&json!({"servers": servers}))?;
     } else {
-        print(*output, &sections)?;
+        print(output, &sections)?;
     }
     Ok(exit.unwrap_or(Exit::Success))
 }
 
-async fn lists(
-    server: &ServerHandle,
-    by: Instant,
-    limit: std::time::Duration,
-) -> Result<Arc<Lists>, Problem> {
+async fn offer(server: &ServerHandle, by: Instant, limit: Duration) -> Result<Offer, Problem> {
     ready(server, by, limit).await?;
-    // Between "ready" and this line the server may have gone again.
-    server.lists().ok_or_else(|| {
-        Problem::new(Exit::Unreachable, format!("server \"{}\" went away", safe(server.name())))
-    })
+    match (server.lists(), server.peer()) {
+        (Some(lists), Some(peer)) => Ok(Offer { lists, peer }),
+        // Between "ready" and this line the server has gone again.
+        _ => Err(Problem::new(Exit::Unreachable, format!("server \"{}\" went away", safe(server.name())))),
+    }
 }
 
 impl Section {
@@ -79,9 +85,12 @@ impl Section {
 
     fn document(&self) -> Value {
         match &self.outcome {
-            Ok(lists) => json!({
+            Ok(Offer { lists, peer }) => json!({
                 "server": self.server,
                 "ok": true,
+                "info": peer.server,
+                "protocol": peer.version,
+                "suspicious": suspicious(lists),
                 "tools": lists.tools.items,
                 "resources": lists.resources.items,
                 "resourceTemplates": lists.templates.items,
@@ -103,12 +112,12 @@ fn is_truncated(lists: &Lists) -> bool {
         || lists.prompts.truncated.is_some()
 }
 
-fn print(output: Output, sections: &[Section]) -> Result<(), Problem> {
+fn print(output: &Output, sections: &[Section]) -> Result<(), Problem> {
     for section in sections {
         let name = output.tone(Tone::Strong, safe(&section.server));
         match &section.outcome {
-            Ok(lists) => {
-                output.line(name)?;
+            Ok(Offer { lists, peer }) => {
+                output.line(format!("{name}  {}", output.tone(Tone::Quiet, introduction(peer))))?;
                 print_lists(output, lists)?;
             }
             Err(problem) => output.line(format!("{name}  {}", output.tone(Tone::Bad, &problem.message)))?,
@@ -120,15 +129,33 @@ fn print(output: Output, sections: &[Section]) -> Result<(), Problem> {
     Ok(())
 }
 
-fn print_lists(output: Output, lists: &Lists) -> Result<(), Problem> {
+/// Name and version of the program as it claims them, and what is spoken with it.
+fn introduction(peer: &PeerInfo) -> String {
+    let claimed = safe(&format!("{} {}", peer.server.name, peer.server.version));
+    format!("{} · {}", claimed.trim(), peer.version)
+}
+
+/// Tools whose descriptions try to steer a model or to hide from a person, with the kinds of it.
+fn suspicious(lists: &Lists) -> Vec<Value> {
+    let findings =
+        lists.tools.items.iter().map(|tool| (tool, scan(tool.description.as_deref().unwrap_or_default())));
+    let found = findings.filter(|(_, findings)| !findings.is_empty());
+    found.map(|(tool, findings)| json!({"tool": tool.name, "findings": findings})).collect()
+}
+
+fn print_lists(output: &Output, lists: &Lists) -> Result<(), Problem> {
     print_list(output, "tools", &lists.tools, |tool| (&tool.name, tool.description.as_deref()))?;
+    for suspect in suspicious(lists) {
+        let warning = format!("    ! hidden instructions? {}", safe(&suspect.to_string()));
+        output.line(output.tone(Tone::Bad, warning))?;
+    }
     print_list(output, "resources", &lists.resources, |item| (&item.uri, Some(item.name.as_str())))?;
     print_list(output, "templates", &lists.templates, |item| (&item.uri_template, Some(item.name.as_str())))?;
     print_list(output, "prompts", &lists.prompts, |prompt| (&prompt.name, prompt.description.as_deref()))
 }
 
 fn print_list<T>(
-    output: Output,
+    output: &Output,
     title: &str,
     list: &Listed<T>,
     columns: impl Fn(&T) -> (&String, Option<&str>),

@@ -78,10 +78,10 @@ pub(crate) async fn ask<R: Request + Clone>(
     request: impl FnOnce(&ServerHandle) -> Result<R, Problem>,
 ) -> Result<Answer, Problem> {
     let Context { global, host, output } = context;
-    let (name, source) = Source::one(global, host, *output, &target.program, server)?;
+    let (name, source) = Source::one(global, host, output, &target.program, server)?;
     let began = Instant::now();
     let (limit, by) = (target.limit(), began + target.limit());
-    with_client(host, *output, Persistence::Once, source.servers, async |client| {
+    with_client(host, output, Persistence::Once, source.servers, async |client| {
         let handle =
             client.server(&name).ok_or_else(|| Problem::usage(format!("there is no server {name:?}")))?;
         let outcome = match ready(&handle, by, limit).await {
@@ -108,14 +108,18 @@ impl Answer {
     /// says that it is an error.
     pub(crate) fn print(
         self,
-        output: Output,
+        output: &Output,
         subject: (&str, &str),
         fails: impl FnOnce(&RawJson) -> bool,
         show: impl FnOnce(&RawJson) -> Result<String, Problem>,
     ) -> Result<Exit, Problem> {
         let failed = self.outcome.as_ref().is_ok_and(fails);
         if output.is_json() {
-            output.document(&self.document(subject, failed))?;
+            let document = self.document(subject, failed).to_string();
+            match &self.outcome {
+                Ok(_) => output.result(document)?,
+                Err(_) => output.line(document)?,
+            }
             return Ok(match self.outcome {
                 Ok(_) if failed => Exit::Failed,
                 Ok(_) => Exit::Success,
@@ -123,7 +127,7 @@ impl Answer {
             });
         }
         let result = self.outcome.map_err(|rejection| rejection.problem)?;
-        output.line(show(&result)?)?;
+        output.result(show(&result)?)?;
         Ok(if failed { Exit::Failed } else { Exit::Success })
     }
 

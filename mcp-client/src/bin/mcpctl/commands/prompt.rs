@@ -14,7 +14,7 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
     let arguments = prompt_arguments(words.arguments)?;
     let request = |_: &_| Ok(GetPrompt::new(words.name).with_arguments(arguments));
     let answer = ask(context, target, words.server, |options| options, request).await?;
-    answer.print(context.output, ("prompt", words.name), |_| false, show)
+    answer.print(&context.output, ("prompt", words.name), |_| false, show)
 }
 
 fn show(result: &RawJson) -> Result<String, Problem> {

@@ -13,7 +13,7 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
     let words = Words::split(&target.words, !target.program.is_empty(), "URI")?.without_arguments()?;
     let request = |_: &_| Ok(ReadResource::new(words.name));
     let answer = ask(context, target, words.server, |options| options, request).await?;
-    answer.print(context.output, ("uri", words.name), |_| false, show)
+    answer.print(&context.output, ("uri", words.name), |_| false, show)
 }
 
 fn show(result: &RawJson) -> Result<String, Problem> {

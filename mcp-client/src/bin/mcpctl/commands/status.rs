@@ -21,21 +21,21 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> Result<Exit, Pr
         [name] => Some(name.as_str()),
         [_, extra, ..] => return Err(Problem::usage(format!("{extra:?} is one word too many"))),
     };
-    let Source { servers, refused } = Source::all(global, host, *output, &target.program, name)?;
+    let Source { servers, refused } = Source::all(global, host, output, &target.program, name)?;
     for error in &refused {
         output.message(error);
     }
     let persistence = if args.watch { Persistence::Supervised } else { Persistence::Once };
     let by = Instant::now() + target.limit();
-    let exit = with_client(host, *output, persistence, servers, async |client| {
+    let exit = with_client(host, output, persistence, servers, async |client| {
         if args.watch {
-            return watch(client, *output).await;
+            return watch(client, output).await;
         }
         for server in client.servers() {
             server.settled(by).await;
         }
         let statuses = client.status();
-        show(*output, &statuses)?;
+        show(output, &statuses)?;
         let is_bad = |status: &ServerStatus| !matches!(status.state, State::Ready { .. } | State::Disabled);
         Ok(if statuses.iter().any(is_bad) { Exit::Unreachable } else { Exit::Success })
     })
@@ -44,7 +44,7 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> Result<Exit, Pr
 }
 
 /// Shows every change of state until interrupted.
-async fn watch(client: &Client, output: Output) -> Result<Exit, Problem> {
+async fn watch(client: &Client, output: &Output) -> Result<Exit, Problem> {
     let mut events = client.events();
     for status in client.status() {
         show_change(output, &status)?;
@@ -58,7 +58,7 @@ async fn watch(client: &Client, output: Output) -> Result<Exit, Problem> {
     }
 }
 
-fn show(output: Output, statuses: &[ServerStatus]) -> Result<(), Problem> {
+fn show(output: &Output, statuses: &[ServerStatus]) -> Result<(), Problem> {
     if output.is_json() {
         output.document(&json!({"servers": statuses}))?;
         return Ok(());
@@ -72,7 +72,7 @@ fn show(output: Output, statuses: &[ServerStatus]) -> Result<(), Problem> {
     Ok(())
 }
 
-fn show_change(output: Output, status: &ServerStatus) -> Result<(), Problem> {
+fn show_change(output: &Output, status: &ServerStatus) -> Result<(), Problem> {
     match output.is_json() {
         true => output.document(status)?,
         false => output.line(row(status).join("  "))?,

@@ -37,8 +37,8 @@ struct Document<'a> {
 }
 
 impl Board {
-    pub(super) fn new(output: Output) -> Self {
-        Self { output, checks: Vec::new() }
+    pub(super) fn new(output: &Output) -> Self {
+        Self { output: output.clone(), checks: Vec::new() }
     }
 
     pub(super) fn headline(&self, text: &str) -> io::Result<()> {

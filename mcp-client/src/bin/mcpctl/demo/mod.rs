@@ -24,7 +24,7 @@ use crate::output::Output;
 use crate::problem::Problem;
 
 /// Runs the demo. The exit code is 0 only if every check holds.
-pub(crate) async fn run(output: Output, args: &DemoArgs) -> Result<Exit, Problem> {
+pub(crate) async fn run(output: &Output, args: &DemoArgs) -> Result<Exit, Problem> {
     if args.broken.iter().any(|name| name == "list") {
         for sabotage in Sabotage::ALL {
             output.line(sabotage.name())?;
@@ -44,7 +44,7 @@ pub(crate) async fn run(output: Output, args: &DemoArgs) -> Result<Exit, Problem
     outcome
 }
 
-async fn play(stage: &Stage, output: Output) -> Result<Exit, Problem> {
+async fn play(stage: &Stage, output: &Output) -> Result<Exit, Problem> {
     let client = stage.start()?;
     let mut board = Board::new(output);
     board.headline("six servers, one client; every line is judged from outside")?;
