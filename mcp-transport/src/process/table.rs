@@ -45,6 +45,15 @@ pub(super) struct Request {
     pub(super) _place: OwnedSemaphorePermit,
 }
 
+/// What a look at all ladders has brought.
+#[derive(Debug, Default)]
+pub(super) struct Tick {
+    /// When the next rung is due.
+    pub(super) next: Option<Instant>,
+    /// Children that do not end after SIGKILL; to be logged outside the lock.
+    pub(super) abandoned: Vec<Pid>,
+}
+
 /// One unreaped child.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -75,16 +84,19 @@ impl Table {
         }
     }
 
-    /// Climbs the ladders whose time has come, and answers when the next one is due.
-    pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
-        let mut next: Option<Instant> = None;
+    /// Climbs the ladders whose time has come.
+    pub(super) fn tick(&mut self, now: Instant) -> Tick {
+        let mut tick = Tick::default();
         for child in self.children.values_mut() {
             while let Some(step) = child.ladder.on_tick(now) {
                 child.take_step(step);
+                if step == Step::Abandon {
+                    tick.abandoned.push(child.pid);
+                }
             }
-            next = child.ladder.next_deadline().into_iter().chain(next).min();
+            tick.next = child.ladder.next_deadline().into_iter().chain(tick.next).min();
         }
-        next
+        tick
     }
 }
 
@@ -133,7 +145,6 @@ impl Entry {
             }
             Step::Kill => self.signal(Signal::KILL),
             Step::Abandon => {
-                tracing::warn!(pid = %self.pid.as_raw_nonzero(), "process does not end after SIGKILL");
                 self.end.send_replace(Some(ProcessEnd::new(Ending::Abandoned, None)));
             }
         }

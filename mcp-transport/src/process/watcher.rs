@@ -17,7 +17,7 @@ use super::factory::{Child, ProcessEnd};
 use super::launch::{Launched, give_up, launch, os_error};
 use super::local::{LocalProcess, Shared};
 use super::stderr::StderrLog;
-use super::table::{Entry, Key, Request, exit_of};
+use super::table::{Entry, Key, Request, Tick, exit_of};
 
 /// How often a start is tried again while the program's file is being written, and how far apart.
 const BUSY_RETRIES: u32 = 3;
@@ -89,7 +89,7 @@ impl Watcher {
     fn take_stock(&mut self) -> Option<Option<Timespec>> {
         let now = Instant::now();
         let mut table = self.shared.table();
-        let mut next = table.tick(now);
+        let Tick { mut next, abandoned } = table.tick(now);
         for request in &table.requests {
             next = Some(request.not_before.unwrap_or(now)).into_iter().chain(next).min();
         }
@@ -100,6 +100,9 @@ impl Watcher {
         let is_alive = |key: &Key| table.children.contains_key(key);
         let alive: Vec<_> = outputs.into_iter().filter(|(key, _)| is_alive(key)).collect();
         drop(table);
+        for pid in abandoned {
+            tracing::warn!(pid = %pid.as_raw_nonzero(), "process does not end after SIGKILL");
+        }
         for (key, output) in alive {
             // An output that cannot be watched is closed: its writer then fails instead of waiting.
             if self.shared.watch(&output, Token::Output(key)).is_ok() {

@@ -19,8 +19,8 @@ use crate::process::ProcessEnd;
 use crate::transport::{BrokenWhy, Inbound, Receive};
 
 /// How long to wait for the process to end after it closed its output or input, so that its exit
-/// status can be told as the reason.
-const EXIT_LIMIT: Duration = Duration::from_millis(100);
+/// status can be told as the reason. Half of the 100 ms within which a loss must be known.
+const EXIT_LIMIT: Duration = Duration::from_millis(50);
 
 /// Entries that one poll hands up at most.
 const MAX_ENTRIES: usize = 256;
@@ -34,7 +34,7 @@ const PIPE_CAPACITY: usize = 1024 * 1024;
 /// The receiving half of a stdio connection.
 ///
 /// ```text
-///            EOF, or a write fails                100 ms later
+///            EOF, or a write fails                 50 ms later
 ///   reading ───────────────────────▶ losing ─────────────────────▶ closed
 ///      │                               │ exit seen                   ▲
 ///      │ exit seen                     ▼                nothing left │
