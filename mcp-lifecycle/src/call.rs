@@ -50,6 +50,8 @@ struct Path<'a> {
     /// The request must have left by then.
     by: Instant,
     repeat: Repeat,
+    /// How an earlier attempt ended that may have run: whatever becomes of the next, that stays true.
+    unknown: Option<mcp_session::CallError>,
     _place: crate::server::Place<'a>,
     _probe: Option<Probe<'a>>,
 }
@@ -101,7 +103,7 @@ impl<'a> Path<'a> {
         let is_safe = method.is_idempotent() || (method == Method::TOOLS_CALL && is_declared);
         let repeat = if is_safe { Repeat::Safe } else { Repeat::Never };
         let by = later(started, soft).min(hard);
-        Ok(Self { server, method, options, started, by, repeat, _place: place, _probe: probe })
+        Ok(Self { server, method, options, started, by, repeat, unknown: None, _place: place, _probe: probe })
     }
 
     async fn walk<T, F, Sent>(mut self, send: F) -> Result<T, CallError>
@@ -112,7 +114,10 @@ impl<'a> Path<'a> {
         let mut attempts = 0;
         let mut gone = None;
         loop {
-            let live = self.enter(gone).await?;
+            let live = match self.enter(gone).await {
+                Ok(live) => live,
+                Err(refused) => return Err(self.unknown.take().map_or(refused, |error| self.explain(error))),
+            };
             let generation = live.generation();
             attempts += 1;
             match send(live, self.options_for_now()).await {
@@ -123,10 +128,14 @@ impl<'a> Path<'a> {
                 Err(error) => {
                     self.on_error(generation, &error);
                     if !self.may_repeat(&error, attempts) {
-                        return Err(self.explain(error));
+                        let earlier = self.unknown.take().filter(|_| error.outcome() == CallOutcome::NotSent);
+                        return Err(self.explain(earlier.unwrap_or(error)));
                     }
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, %error, "repeating");
                     gone = Some(generation);
+                    if error.outcome() == CallOutcome::Unknown {
+                        self.unknown = Some(error);
+                    }
                 }
             }
         }

@@ -121,6 +121,27 @@ async fn what_may_have_run_is_repeated_only_if_that_is_safe() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p02_a_call_that_may_have_run_stays_unknown_although_its_repeat_was_never_sent() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let options = plain().with_idempotent_tools(["echo".to_owned()].into());
+    let server = bench.add_by_hand("one", &connector, options);
+    let first = connector.next_peer().await;
+    accept(&first).await;
+    ready(&server).await;
+    let call = server.call(echo(), CallOptions::default().with_timeout(seconds(10)));
+    let (result, _second) = tokio::join!(call, async {
+        first.expect("tools/call").await;
+        first.close(CloseReason::EndOfStream);
+        connector.next_peer().await // and no handshake
+    });
+    let error = result.unwrap_err();
+    assert_eq!(error.outcome(), CallOutcome::Unknown, "{error}");
+    assert!(!error.is_retryable());
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_are_repeated_on_the_next_connection() {
     let bench = Bench::new();
     let connector = MemoryConnector::new();
