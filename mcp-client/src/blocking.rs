@@ -158,6 +158,11 @@ impl Client {
         &self.client
     }
 
+    /// The runtime that everything runs on.
+    pub fn runtime(&self) -> &BackgroundRuntime {
+        &self.runtime
+    }
+
     /// The state of every server.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
