@@ -52,6 +52,8 @@ pub enum FailureKind {
     Arguments,
     /// The server was lost during the call.
     Lost,
+    /// The server wants to know who is asking.
+    NeedsAuthorization,
     /// Too much is under way for this server.
     Overloaded,
     /// The server answered something that is not an answer.
@@ -151,6 +153,7 @@ impl Failure {
 impl FailureKind {
     fn of(error: &CallError) -> Self {
         match error {
+            CallError::NeedsAuth { .. } => Self::NeedsAuthorization,
             CallError::Overloaded { .. } => Self::Overloaded,
             CallError::Removed { .. } => Self::UnknownName,
             CallError::Session { error, .. } => Self::of_session(error),
@@ -178,6 +181,7 @@ impl FailureKind {
         match self {
             Self::Arguments => "arguments",
             Self::Lost => "lost",
+            Self::NeedsAuthorization => "needs_authorization",
             Self::Overloaded => "overloaded",
             Self::Protocol => "protocol",
             Self::Rejected => "rejected",

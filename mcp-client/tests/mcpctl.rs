@@ -171,6 +171,10 @@ fn an_unknown_server_is_told_with_those_that_are_known() {
     let place = Place::with_servers(&[("good", &[]), ("other", &[])]);
     place.run(&["call", "goood", "echo"]).fails(2, &["no server \"goood\"", "good, other"]);
     place.run(&["list", "goood"]).fails(2, &["no server \"goood\""]);
+    let run = place.run(&["call", "goood", "echo", "--json"]);
+    assert_eq!((run.code, run.stderr.as_str()), (2, ""));
+    let document = run.document();
+    assert_eq!((&document["ok"], &document["error"]["kind"]), (&json!(false), &json!("usage")));
 }
 
 #[test]

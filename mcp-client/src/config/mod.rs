@@ -7,6 +7,7 @@
 //!              └──▶ ConfigError  (the file as a whole cannot be used)
 //! ```
 
+mod entry;
 mod error;
 mod expand;
 mod file;

@@ -14,13 +14,25 @@ pub(crate) enum Exit {
     /// The time was up.
     TimedOut,
     /// The server wants to know who is asking.
-    #[expect(dead_code, reason = "servers that ask for authorization come with HTTP")]
     NeedsAuthorization,
     /// The person at the terminal stopped it.
     Interrupted,
 }
 
 impl Exit {
+    /// The name of what happened, in JSON.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Success => "ok",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timeout",
+            Self::NeedsAuthorization => "needs_authorization",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
     /// The number for the operating system.
     pub(crate) fn number(self) -> u8 {
         match self {

@@ -51,9 +51,7 @@ fn main() -> ExitCode {
     match run(cli, host, output.clone()) {
         Ok(exit) => exit.into(),
         Err(problem) => {
-            if !problem.message.is_empty() {
-                output.message(&problem);
-            }
+            output.problem(&problem);
             problem.exit.into()
         }
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use mcp_proto::{Redactor, Secret, escape};
 use serde::Serialize;
 
+use crate::problem::Problem;
+
 /// Longest text of a server in one cell or message, in bytes.
 const LONGEST_TEXT: usize = 8 * 1024;
 
@@ -82,6 +84,17 @@ impl Output {
         let text = self.secrets.redact(&text.to_string());
         // Without a standard error there is nobody to tell.
         let _ = writeln!(io::stderr().lock(), "mcpctl: {text}");
+    }
+
+    /// Prints why a command did not do what was asked: a sentence, or a document for machines.
+    pub(crate) fn problem(&self, problem: &Problem) {
+        if problem.message.is_empty() {
+            return;
+        }
+        // Whoever closed standard output still has standard error.
+        if !(self.json && self.document(problem).is_ok()) {
+            self.message(problem);
+        }
     }
 
     /// Colours a text on a terminal.

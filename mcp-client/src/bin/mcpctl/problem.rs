@@ -2,6 +2,8 @@ use std::fmt;
 use std::io;
 
 use mcp_client::{ConfigError, Failure, FailureKind};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::exit::Exit;
 
@@ -25,6 +27,14 @@ impl Problem {
     /// The command line cannot be used.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+}
+
+/// As `--json` prints it.
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json!({"ok": false, "error": {"kind": self.exit.kind(), "message": self.message}})
+            .serialize(serializer)
     }
 }
 
@@ -60,6 +70,7 @@ impl From<io::Error> for Problem {
 pub(crate) fn exit_of(kind: FailureKind) -> Exit {
     match kind {
         FailureKind::Arguments | FailureKind::UnknownName => Exit::Usage,
+        FailureKind::NeedsAuthorization => Exit::NeedsAuthorization,
         FailureKind::Timeout => Exit::TimedOut,
         FailureKind::Unreachable => Exit::Unreachable,
         FailureKind::ShuttingDown => Exit::Interrupted,

@@ -78,6 +78,10 @@ pub(crate) async fn ready(
                 cause(&status)
             ),
         )),
+        Some(_) if matches!(status.state, State::NeedsAuth) => Err(Problem::new(
+            Exit::NeedsAuthorization,
+            format!("server \"{}\" wants to know who is asking; it needs credentials", safe(&status.name)),
+        )),
         Some(reason) => {
             Err(Problem::new(Exit::Unreachable, format!("server \"{}\": {reason}", safe(&status.name))))
         }

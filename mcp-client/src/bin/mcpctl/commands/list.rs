@@ -99,7 +99,7 @@ impl Section {
             }),
             Err(problem) => json!({
                 "server": self.server, "ok": false,
-                "error": {"kind": super::kind_of(problem.exit), "message": problem.message},
+                "error": {"kind": problem.exit.kind(), "message": problem.message},
             }),
         }
     }

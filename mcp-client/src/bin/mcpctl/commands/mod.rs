@@ -85,7 +85,7 @@ pub(crate) async fn ask<R: Request + Clone>(
         let handle =
             client.server(&name).ok_or_else(|| Problem::usage(format!("there is no server {name:?}")))?;
         let outcome = match ready(&handle, by, limit).await {
-            Err(problem) => Err(Rejection { kind: kind_of(problem.exit), failure: None, problem }),
+            Err(problem) => Err(Rejection { kind: problem.exit.kind(), failure: None, problem }),
             Ok(_) => {
                 let request = Verbatim(request(&handle)?);
                 let options = options(CallOptions::default().with_deadline(by));
@@ -155,13 +155,5 @@ impl Rejection {
         json!({
             "kind": self.kind, "message": self.problem.message, "outcome": outcome, "retryable": retryable,
         })
-    }
-}
-
-/// The kind of a failure that happened before anything could be asked.
-fn kind_of(exit: Exit) -> &'static str {
-    match exit {
-        Exit::TimedOut => "timeout",
-        _ => "unreachable",
     }
 }

@@ -53,6 +53,10 @@ pub(super) async fn together(actor: &Actor<'_>) -> Check {
         }
     }
     let all = [HEALTHY, MODERN, SILENT, CRASHING, BROKEN, STUBBORN];
+    for name in all {
+        // Also the one that settles late, because it is tried again and again.
+        seen_in(actor.stage, name, |seen| first_start(seen).is_some()).await;
+    }
     let starts: Vec<Duration> =
         all.iter().filter_map(|name| first_start(&actor.stage.transcript(name))).collect();
     let apart = match (starts.iter().min(), starts.iter().max()) {
