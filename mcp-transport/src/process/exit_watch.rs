@@ -88,7 +88,7 @@ impl ExitHandle {
         match self {
             Self::Pidfd(pidfd) => shared.unwatch(&pidfd),
             Self::Thread(thread) => {
-                // It has said that the child has ended, and does nothing after that.
+                // It has said that the child has ended, and needs no lock after that.
                 let joined = thread.join();
                 debug_assert!(joined.is_ok(), "waiting does not panic");
             }

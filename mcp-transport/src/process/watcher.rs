@@ -199,11 +199,15 @@ impl Watcher {
         };
         self.finish_errors(key);
         self.finish_output(key);
-        let Some(entry) = self.shared.table().children.remove(&key) else { return };
-        let ended = ProcessEnd::new(entry.ladder.on_exit(), exit.flatten());
-        tracing::debug!(pid = %entry.pid.as_raw_nonzero(), exit = ?ended.exit, "process has ended");
+        let mut table = self.shared.table();
+        let Some(entry) = table.children.remove(&key) else { return };
+        // All of it under the lock: whoever finds the child gone finds its descriptors closed as well.
+        table.outputs.retain(|(owner, _)| *owner != key);
+        let (pid, ended) = (entry.pid, ProcessEnd::new(entry.ladder.on_exit(), exit.flatten()));
         let (watch, end) = if exit.is_some() { entry.reap() } else { entry.forget() };
         watch.end(&self.shared);
+        drop(table);
+        tracing::debug!(pid = %pid.as_raw_nonzero(), exit = ?ended.exit, "process has ended");
         // Somebody who was told that it was abandoned keeps that answer.
         end.send_if_modified(|current| current.is_none().then(|| *current = Some(ended)).is_some());
     }
