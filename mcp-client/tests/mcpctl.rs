@@ -296,7 +296,7 @@ fn status_waits_until_every_server_has_settled() {
     assert_eq!(states, ["parked", "ready"]);
     let run = place.run(&["status", "good"]);
     assert_eq!(run.code, 0);
-    assert!(run.stdout.lines().nth(1).unwrap().starts_with("good    ready"), "{}", run.stdout);
+    assert!(run.stdout.lines().nth(1).unwrap().starts_with("good\tready\t"), "{}", run.stdout);
 }
 
 #[test]
@@ -310,6 +310,35 @@ fn one_shot_commands_make_one_attempt() {
     let seen = Transcript::read(&transcript);
     // The first end may have been the fault of the probe: the repeat without it belongs to the attempt.
     assert_eq!(seen.servers().len(), 2);
+}
+
+#[test]
+fn f157_a_server_sees_only_what_it_is_granted() {
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = folder.path().join("transcript");
+    let flags = ["--on", "start: record-environment", "--transcript", transcript.to_str().unwrap()];
+    let place = Place::with_servers(&[("s", &flags)]);
+    let mut command = place.command(&["call", "s", "echo"]);
+    let output = command.env("HOST_TOKEN", "canary-7f3a").env("LD_LIBRARY_PATH", "/x").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let seen = Transcript::read(&transcript);
+    let variables = &seen.events("environment").next().unwrap().value["variables"];
+    assert_eq!(variables[MARK], json!(place.mark));
+    assert!(variables["PATH"].is_string());
+    assert!(variables["HOST_TOKEN"].is_null() && variables["LD_LIBRARY_PATH"].is_null(), "{variables}");
+}
+
+#[test]
+fn f178_no_shell_reads_the_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = folder.path().join("transcript");
+    let evil = "$(touch pwned); `id` | cat > x && \"a\" 'b' *\n\\";
+    let flags = ["--tag", evil, "--transcript", transcript.to_str().unwrap()];
+    let place = Place::with_servers(&[("s", &flags)]);
+    assert_eq!(place.run(&["call", "s", "echo"]).code, 0);
+    let seen = Transcript::read(&transcript);
+    let start = &seen.events("start").next().unwrap().value["arguments"];
+    assert!(start.as_array().unwrap().contains(&json!(evil)), "{start}");
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcp_proto::{Redactor, Secret};
+use mcp_proto::Secret;
 use mcp_session::EraPolicy;
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ use super::error::{ConfigError, ConfigFault, ConfigWarning, Place};
 use super::expand::expand;
 use super::file::{Lookup, is_object, syntax_error};
 use super::located::{Member, Text};
-use super::secrets::exposed;
+use super::secrets;
 use super::server::{ServerConfig, ServerSettings, StdioServer, check};
 use super::value;
 
@@ -84,8 +84,7 @@ impl<'a> EntryReader<'a> {
             let place = if key.is_empty() { self.place.clone() } else { self.place.key(key, position) };
             ConfigError::new(place, fault)
         })?;
-        let mut secrets: Vec<Secret> = program.env.iter().map(|(_, value)| value.clone()).collect();
-        for found in exposed(&program.args, &Redactor::default()) {
+        for found in secrets::exposed(&program.args) {
             let position = members.iter().find(|member| member.key == "args").map(|member| member.position);
             let place = self.place.key("args", position);
             self.warn(
@@ -96,8 +95,8 @@ impl<'a> EntryReader<'a> {
                     found.argument
                 ),
             );
-            secrets.extend(found.value);
         }
+        let secrets = secrets::of(&program);
         Ok(ServerConfig { name: entry.key.clone().into_owned(), program, settings, secrets })
     }
 

@@ -3,11 +3,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_proto::{Redactor, Secret};
+use mcp_proto::Secret;
 use mcp_session::EraPolicy;
 
 use super::error::{ConfigError, ConfigFault, Place};
-use super::secrets::exposed;
+use super::secrets;
 
 /// A server to start: its name, its program and how to treat it.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct ServerConfig {
     pub program: StdioServer,
     /// How to treat it.
     pub settings: ServerSettings,
-    /// What must never be shown: every value of its environment, and secrets found in its arguments.
+    /// What must never be shown of it.
     pub(crate) secrets: Vec<Secret>,
 }
 
@@ -78,8 +78,8 @@ pub struct ToolFilter {
 impl ServerConfig {
     /// Puts a server together and checks it.
     ///
-    /// The values of its environment, and what looks like a secret in its arguments, never show up in
-    /// an error, a state or a log record.
+    /// The values of its variables never show up in an error or a log record, unless they are plainly no
+    /// secrets (`DEBUG=1`, a path), and what looks like a secret in its arguments does not either.
     ///
     /// # Errors
     ///
@@ -94,9 +94,7 @@ impl ServerConfig {
             let place = Place::server(&name);
             ConfigError::new(if key.is_empty() { place } else { place.key(key, None) }, fault)
         })?;
-        let mut secrets: Vec<Secret> = program.env.iter().map(|(_, value)| value.clone()).collect();
-        secrets
-            .extend(exposed(&program.args, &Redactor::default()).into_iter().filter_map(|found| found.value));
+        let secrets = secrets::of(&program);
         Ok(Self { name, program, settings, secrets })
     }
 

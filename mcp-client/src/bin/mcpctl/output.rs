@@ -15,6 +15,7 @@ const LONGEST_TEXT: usize = 8 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     json: bool,
+    terminal: bool,
     colours: bool,
     secrets: Secrets,
 }
@@ -35,7 +36,8 @@ pub(crate) enum Tone {
 impl Output {
     /// `plain` forbids colours even on a terminal.
     pub(crate) fn new(json: bool, plain: bool, secrets: Secrets) -> Self {
-        Self { json, colours: !json && !plain && io::stdout().is_terminal(), secrets }
+        let terminal = !json && io::stdout().is_terminal();
+        Self { json, terminal, colours: terminal && !plain, secrets }
     }
 
     /// Never shows these from now on, but in what a tool was asked to return.
@@ -84,6 +86,16 @@ impl Output {
         let text = self.secrets.redact(&text.to_string());
         // Without a standard error there is nobody to tell.
         let _ = writeln!(io::stderr().lock(), "mcpctl: {text}");
+    }
+
+    /// Lays rows out: in columns for people, with tabs between the cells for programs.
+    pub(crate) fn rows(&self, rows: &[Vec<String>]) -> Vec<String> {
+        if self.terminal { table(rows) } else { rows.iter().map(|row| row.join("\t")).collect() }
+    }
+
+    /// Writes a duration: as people say it, or in milliseconds for programs.
+    pub(crate) fn duration(&self, duration: Duration) -> String {
+        if self.terminal { human(duration) } else { format!("{}ms", duration.as_millis()) }
     }
 
     /// Prints why a command did not do what was asked: a sentence, or a document for machines.
@@ -142,7 +154,7 @@ pub(crate) fn human(duration: Duration) -> String {
 }
 
 /// Lays rows out in columns. The last column is not padded.
-pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Context;
 use crate::args::TargetArgs;
 use crate::exit::Exit;
-use crate::output::{Output, Tone, safe, table};
+use crate::output::{Output, Tone, safe};
 use crate::problem::Problem;
 use crate::running::{Persistence, ready, with_client};
 use crate::source::Source;
@@ -168,7 +168,7 @@ fn print_list<T>(
         let (name, description) = columns(item);
         vec![safe(name), first_line(description.unwrap_or_default())]
     };
-    for line in table(&list.items.iter().map(row).collect::<Vec<_>>()) {
+    for line in output.rows(&list.items.iter().map(row).collect::<Vec<_>>()) {
         output.line(format!("    {line}"))?;
     }
     if let Some(truncated) = list.truncated {

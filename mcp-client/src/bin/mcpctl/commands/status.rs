@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Context;
 use crate::args::StatusArgs;
 use crate::exit::Exit;
-use crate::output::{Output, Tone, human, safe, table};
+use crate::output::{Output, Tone, safe};
 use crate::problem::Problem;
 use crate::running::{Persistence, with_client};
 use crate::source::Source;
@@ -63,10 +63,11 @@ fn show(output: &Output, statuses: &[ServerStatus]) -> Result<(), Problem> {
         output.document(&json!({"servers": statuses}))?;
         return Ok(());
     }
-    let header = ["SERVER", "STATE", "GENERATION", "ATTEMPT", "NEXT", "BREAKER", "IN FLIGHT", "LAST ERROR"];
+    let header =
+        ["SERVER", "STATE", "GENERATION", "ATTEMPT", "NEXT IN", "BREAKER", "IN FLIGHT", "LAST ERROR"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(statuses.iter().map(row));
-    for (index, line) in table(&rows).into_iter().enumerate() {
+    rows.extend(statuses.iter().map(|status| row(output, status)));
+    for (index, line) in output.rows(&rows).into_iter().enumerate() {
         output.line(if index == 0 { output.tone(Tone::Quiet, line) } else { line })?;
     }
     Ok(())
@@ -75,12 +76,12 @@ fn show(output: &Output, statuses: &[ServerStatus]) -> Result<(), Problem> {
 fn show_change(output: &Output, status: &ServerStatus) -> Result<(), Problem> {
     match output.is_json() {
         true => output.document(status)?,
-        false => output.line(row(status).join("  "))?,
+        false => output.line(output.rows(&[row(output, status)]).join(""))?,
     }
     Ok(())
 }
 
-fn row(status: &ServerStatus) -> Vec<String> {
+fn row(output: &Output, status: &ServerStatus) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let (attempt, next) = match status.state {
         State::Backoff { attempt, until } => (Some(attempt), Some(until)),
@@ -88,7 +89,7 @@ fn row(status: &ServerStatus) -> Vec<String> {
         State::Parked { next_probe, .. } => (None, Some(next_probe)),
         _ => (None, None),
     };
-    let until = |at: Instant| format!("in {}", human(at.saturating_duration_since(Instant::now())));
+    let until = |at: Instant| output.duration(at.saturating_duration_since(Instant::now()));
     let error = match status.state {
         State::Ready { .. } => None,
         _ => status.last_error.as_ref().map(|failure| failure.to_string()),
