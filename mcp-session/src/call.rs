@@ -14,7 +14,7 @@ use crate::gate::Permit;
 use crate::pending::{Door, Patience, Refused};
 use crate::progress::ProgressLane;
 use crate::session::Handle;
-use crate::shared::{Cancel, Entry, Farewell};
+use crate::shared::{Entry, Farewell};
 use crate::slot::{Ended, Found, Show, Slot};
 
 /// A call in progress: a future of its result.
@@ -60,7 +60,6 @@ pub(crate) struct Start {
     pub(crate) started: Instant,
     pub(crate) patience: Patience,
     pub(crate) pass: Pass,
-    pub(crate) cancel: Cancel,
     pub(crate) progress: Option<ProgressLane>,
 }
 
@@ -145,9 +144,8 @@ impl Drop for RawCall {
         }
         // Whoever takes the entry out ends the call; if somebody else has, there is nothing to do.
         let taken = self.handle.shared.table().remove(self.id);
-        if let Some(mut entry) = taken {
-            let dispatch =
-                self.handle.shared.give_up(self.id, &mut entry, "the caller is gone", Farewell::Told);
+        if let Some(entry) = taken {
+            let dispatch = self.handle.shared.give_up(self.id, &entry, "the caller is gone", Farewell::Told);
             tracing::debug!(request_id = self.id, method = %self.method, ?dispatch, "call dropped");
         }
     }
@@ -163,7 +161,7 @@ impl Start {
     /// Takes the call in: from here on somebody will end it, and the guard that cancels it is armed,
     /// before the transport has seen anything.
     fn begin(self, handle: &Handle, id: i64) -> Result<InFlight, CallError> {
-        let Self { frame, started, patience, pass, cancel, progress } = self;
+        let Self { frame, started, patience, pass, progress } = self;
         let now = Instant::now();
         if patience.due() <= now {
             let waited = now.duration_since(started);
@@ -179,7 +177,7 @@ impl Start {
             Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
         };
         let wants_progress = progress.is_some();
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps_permit, wants_progress, cancel, started };
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps_permit, wants_progress, started };
         let taken_in = handle.shared.table().insert(id, entry, patience, door);
         match taken_in {
             Ok(timer) => handle.shared.wake_driver(timer),

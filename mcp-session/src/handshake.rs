@@ -18,7 +18,7 @@ use crate::error::{CallError, HandshakeError, ProtocolFault};
 use crate::options::{EraPolicy, SessionOptions};
 use crate::pending::{Patience, later};
 use crate::session::{Handle, Session};
-use crate::shared::{Cancel, Shared};
+use crate::shared::Shared;
 
 /// How long to wait for the reason of a loss after a write has failed.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -233,7 +233,6 @@ impl Opening {
             started,
             patience: Patience::new(started, Duration::MAX, limit),
             pass: Pass::Session,
-            cancel: Cancel::Silently,
             progress: None,
         };
         RawCall::new(Arc::clone(&self.handle), id, R::METHOD, Ok(start)).await

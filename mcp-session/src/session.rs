@@ -19,7 +19,7 @@ use crate::list::{ListLimits, Listed};
 use crate::options::CallOptions;
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
-use crate::shared::{Cancel, Farewell, Shared};
+use crate::shared::{Farewell, Shared};
 
 /// One connection to one server, open and agreed on: a cheap handle, shared by cloning.
 ///
@@ -279,6 +279,6 @@ impl Session {
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
         let progress = options.progress.map(ProgressLane::new);
-        Ok(Start { frame, started, patience, pass, cancel: Cancel::Told, progress })
+        Ok(Start { frame, started, patience, pass, progress })
     }
 }

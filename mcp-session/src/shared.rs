@@ -41,17 +41,7 @@ pub(crate) struct Entry {
     pub(crate) permit: Option<Permit>,
     pub(crate) keeps_permit: bool,
     pub(crate) wants_progress: bool,
-    pub(crate) cancel: Cancel,
     pub(crate) started: Instant,
-}
-
-/// Whether the server is told when a request is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cancel {
-    /// Never: the requests of the handshake may not be cancelled.
-    Silently,
-    /// In the way of era and transport.
-    Told,
 }
 
 /// Whether the server can still be told anything when a session ends.
@@ -98,19 +88,18 @@ impl Shared {
         slot.end(Ended { result, permit });
     }
 
-    /// Gives a call up that was taken out of the table: the send is stopped, the permit is free and
-    /// the cancel is handed to the transport before this returns.
-    pub(crate) fn give_up(&self, id: i64, entry: &mut Entry, reason: &str, farewell: Farewell) -> Dispatch {
-        drop(entry.permit.take());
+    /// Gives a call up that was taken out of the table: the send is stopped and the cancel is handed to
+    /// the transport before this returns.
+    ///
+    /// Before anything is agreed on, nothing is cancelled on the wire: these are the requests of the
+    /// handshake.
+    pub(crate) fn give_up(&self, id: i64, entry: &Entry, reason: &str, farewell: Farewell) -> Dispatch {
         entry.slot.stop_sending();
         let id = RequestId::from(id);
-        let is_told = entry.cancel == Cancel::Told && farewell == Farewell::Told;
-        let notice = match self.agreed.get() {
-            Some(agreed) if is_told => agreed.cancel_notice(self.transport.streams(), &id, reason),
-            _ => None,
-        };
+        let told = self.agreed.get().filter(|_| farewell == Farewell::Told);
+        let notice = told.and_then(|agreed| agreed.cancel_notice(self.transport.streams(), &id, reason));
         let dispatch = self.transport.abandon(&id, notice);
-        if is_told && dispatch == Dispatch::MayHaveLeft {
+        if told.is_some() && dispatch == Dispatch::MayHaveLeft {
             self.counts.cancels_sent.add();
         }
         dispatch
@@ -119,9 +108,9 @@ impl Shared {
     /// Ends every call whose deadline has come.
     pub(crate) fn expire(&self, now: Instant) {
         let expired = self.table().expire(now);
-        for (id, mut entry) in expired {
+        for (id, entry) in expired {
             let waited = now.duration_since(entry.started);
-            let dispatch = self.give_up(id, &mut entry, "no answer in time", Farewell::Told);
+            let dispatch = self.give_up(id, &entry, "no answer in time", Farewell::Told);
             tracing::debug!(request_id = id, ?dispatch, elapsed_ms = waited.as_millis(), "call timed out");
             self.answer(entry, Err(CallError::Timeout { dispatch, waited }));
         }
@@ -135,8 +124,8 @@ impl Shared {
             return self.table().closed().cloned().unwrap_or(closed);
         };
         let cancelled = entries.len();
-        for (id, mut entry) in entries {
-            let dispatch = self.give_up(id, &mut entry, "the session is closing", farewell);
+        for (id, entry) in entries {
+            let dispatch = self.give_up(id, &entry, "the session is closing", farewell);
             self.answer(entry, Err(CallError::SessionGone { dispatch, closed: closed.clone() }));
         }
         tracing::debug!(reason = %closed.reason(), cancelled, "session ended");
