@@ -14,7 +14,7 @@ use crate::gate::Permit;
 use crate::inbox::Inbox;
 use crate::options::{IdSource, SessionOptions};
 use crate::pending::{PendingTable, Timer};
-use crate::slot::{Ended, Slot};
+use crate::slot::{Ended, Slot, Tried};
 
 /// What the handles, the calls and the driver of one connection have in common.
 #[derive(Debug)]
@@ -94,7 +94,9 @@ impl Shared {
     /// Before anything is agreed on, nothing is cancelled on the wire: these are the requests of the
     /// handshake.
     pub(crate) fn give_up(&self, id: i64, entry: &Entry, reason: &str, farewell: Farewell) -> Dispatch {
-        entry.slot.stop_sending();
+        if entry.slot.stop_sending() == Tried::No {
+            return Dispatch::NotSent;
+        }
         let id = RequestId::from(id);
         let told = self.agreed.get().filter(|_| farewell == Farewell::Told);
         let notice = told.and_then(|agreed| agreed.cancel_notice(self.transport.streams(), &id, reason));

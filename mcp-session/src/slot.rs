@@ -25,6 +25,8 @@ pub(crate) struct Slot(Mutex<State>);
 #[derive(Default)]
 struct State {
     sending: Option<Sending>,
+    /// Whether the transport has been given the request to look at.
+    is_tried: bool,
     ended: Option<Ended>,
     /// The newest progress that the caller has not seen.
     progress: Option<Progress>,
@@ -49,6 +51,13 @@ pub(crate) enum Found {
     Sent(Result<Sent, SendError>),
 }
 
+/// Whether the transport has seen a request at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tried {
+    No,
+    Yes,
+}
+
 /// Whether a caller may be shown progress right now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
@@ -61,10 +70,15 @@ impl Slot {
         Self(Mutex::new(State { sending: Some(sending), ..State::default() }))
     }
 
-    /// Takes the unfinished send away. From here on the request cannot be handed over any more.
-    pub(crate) fn stop_sending(&self) {
-        let sending = self.lock().sending.take();
+    /// Takes the unfinished send away. From here on the request cannot be handed over any more; if it
+    /// was never tried, the transport knows nothing of it.
+    pub(crate) fn stop_sending(&self) -> Tried {
+        let mut state = self.lock();
+        let sending = state.sending.take();
+        let tried = if state.is_tried { Tried::Yes } else { Tried::No };
+        drop(state);
         drop(sending);
+        tried
     }
 
     /// Ends the call. Only the one who took the entry out of the table may do this.
@@ -117,6 +131,7 @@ impl Slot {
         }
         // Out of the slot while it is polled: a send that panics is gone, not half alive.
         if let Some(mut sending) = state.sending.take() {
+            state.is_tried = true;
             match sending.as_mut().poll(cx) {
                 Poll::Ready(sent) => return Poll::Ready(Found::Sent(sent)),
                 Poll::Pending => state.sending = Some(sending),
@@ -134,5 +149,52 @@ impl Slot {
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending() -> Slot {
+        Slot::new(Box::pin(std::future::pending()))
+    }
+
+    fn poll(slot: &Slot) -> Poll<Found> {
+        slot.poll(&mut Context::from_waker(Waker::noop()), Show::Progress)
+    }
+
+    fn ended() -> Ended {
+        Ended { result: Err(CallError::Overloaded), permit: None }
+    }
+
+    #[test]
+    fn a_send_that_was_never_polled_is_known_to_be_untried() {
+        let slot = pending();
+        assert_eq!(slot.stop_sending(), Tried::No);
+        let slot = pending();
+        assert!(poll(&slot).is_pending());
+        assert_eq!(slot.stop_sending(), Tried::Yes);
+        let slot = Slot::new(Box::pin(std::future::ready(Ok(Sent::Queued))));
+        assert!(matches!(poll(&slot), Poll::Ready(Found::Sent(Ok(Sent::Queued)))));
+        assert_eq!(slot.stop_sending(), Tried::Yes);
+    }
+
+    #[test]
+    fn a_call_that_has_ended_does_not_try_its_send() {
+        let slot = Slot::new(Box::pin(async { panic!("sent after the end") }));
+        slot.end(ended());
+        assert!(matches!(poll(&slot), Poll::Ready(Found::Ended(_))));
+        assert!(poll(&slot).is_pending(), "it ends once");
+        assert_eq!(slot.stop_sending(), Tried::No);
+    }
+
+    #[test]
+    fn a_send_that_panics_is_gone_and_the_slot_still_works() {
+        let slot = Slot::new(Box::pin(async { panic!("transport") }));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll(&slot)));
+        assert!(caught.is_err());
+        slot.end(ended());
+        assert!(matches!(poll(&slot), Poll::Ready(Found::Ended(_))));
     }
 }

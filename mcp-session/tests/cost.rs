@@ -1,4 +1,4 @@
-//! What one call costs: allocations and wake-ups. A guard against regressions, not a benchmark.
+//! What a call costs: allocations and wake-ups. A guard against regressions, no benchmark.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

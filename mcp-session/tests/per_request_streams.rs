@@ -10,6 +10,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -28,10 +29,27 @@ use tokio::time::Instant;
 /// What a call was given up with: its id, and the notice that was to be sent.
 type GivenUp = Arc<Mutex<Vec<(RequestId, Option<Bytes>)>>>;
 
+/// A send that is not over yet.
+struct Unfinished(Arc<AtomicUsize>);
+
+impl Unfinished {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Answers the handshake inline and tool calls as `answer` says.
 #[derive(Debug)]
 struct Inline {
     given_up: GivenUp,
+    unfinished: Arc<AtomicUsize>,
     answer: fn(&Value) -> Option<Value>,
 }
 
@@ -48,7 +66,10 @@ impl Transport for Inline {
             "server/discover" => discover_result(),
             "tools/call" => match (self.answer)(&request) {
                 Some(answer) => return Ok(Sent::Answered(answer.to_string().into())),
-                None => std::future::pending().await,
+                None => {
+                    let _unfinished = Unfinished::new(&self.unfinished);
+                    std::future::pending().await
+                }
             },
             _ => return Ok(Sent::Queued),
         };
@@ -61,6 +82,7 @@ impl Transport for Inline {
     }
 
     fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+        assert_eq!(self.unfinished.load(Ordering::SeqCst), 0, "asked while the send still goes on");
         self.given_up.lock().unwrap().push((id.clone(), notice.map(|notice| notice.frame)));
         Dispatch::MayHaveLeft
     }
@@ -81,7 +103,8 @@ impl Receive for Silent {
 
 async fn opened(era: EraPolicy, answer: fn(&Value) -> Option<Value>) -> (Session, GivenUp) {
     let given_up = GivenUp::default();
-    let transport = Inline { given_up: Arc::clone(&given_up), answer };
+    let unfinished = Arc::default();
+    let transport = Inline { given_up: Arc::clone(&given_up), unfinished, answer };
     let connection = Connection::new(Arc::new(transport), Box::new(Silent));
     let (opening, driver) = open(connection, SessionOptions::default().with_era(era));
     tokio::spawn(driver.run());
