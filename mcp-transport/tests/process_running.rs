@@ -19,24 +19,28 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::Level;
 
-use crate::harness::{AT_ONCE, Host, call, cancel, fixture, graces, since_exit, soon};
+use crate::harness::{AT_ONCE, Host, assert_within, call, cancel, fixture, graces, since_exit, soon};
 
 #[test]
 fn f017_death_in_the_middle_of_a_call_is_seen_at_once() {
     for (step, exit) in [("exit 139", Exit::Code(139)), ("raise KILL", Exit::Signal(9))] {
         isolated(async |_| {
-            let (host, (fixture, _folder)) = (Host::new(), fixture());
-            let fixture = fixture.on("tools/call", &format!("barrier read; {step}"));
-            let (fixture, mut control) = fixture.with_control();
-            let mut client = host.open(&fixture).await;
-            client.send(1, "echo", json!({})).await.unwrap();
-            client.during(control.release("read")).await;
-            let closed = client.closed().await;
-            assert!(since_exit(&fixture.transcript()) < AT_ONCE);
-            assert_eq!(closed.reason(), &CloseReason::Exited(exit));
-            assert_eq!(client.transport.abandon(&1.into(), Some(cancel(1))), Dispatch::MayHaveLeft);
-            let transcript = fixture.transcript();
-            assert_eq!((transcript.runs("echo"), transcript.servers().len()), (1, 1));
+            assert_within(AT_ONCE, async || {
+                let (host, (fixture, _folder)) = (Host::new(), fixture());
+                let fixture = fixture.on("tools/call", &format!("barrier read; {step}"));
+                let (fixture, mut control) = fixture.with_control();
+                let mut client = host.open(&fixture).await;
+                client.send(1, "echo", json!({})).await.unwrap();
+                client.during(control.release("read")).await;
+                let closed = client.closed().await;
+                let transcript = fixture.transcript();
+                let time = since_exit(&transcript);
+                assert_eq!(closed.reason(), &CloseReason::Exited(exit));
+                assert_eq!(client.transport.abandon(&1.into(), Some(cancel(1))), Dispatch::MayHaveLeft);
+                assert_eq!((transcript.runs("echo"), transcript.servers().len()), (1, 1));
+                time
+            })
+            .await;
         });
     }
 }
@@ -44,19 +48,23 @@ fn f017_death_in_the_middle_of_a_call_is_seen_at_once() {
 #[test]
 fn f018_death_between_calls_is_seen_without_traffic() {
     isolated(async |_| {
-        let (host, (fixture, _folder)) = (Host::new(), fixture());
-        let fixture = fixture.on("tools/call", "respond; barrier idle; exit 0");
-        let (fixture, mut control) = fixture.with_control();
-        let mut client = host.open(&fixture).await;
-        client.echo(1).await;
-        control.release("idle").await;
-        let closed = client.closed().await;
-        assert!(since_exit(&fixture.transcript()) < AT_ONCE);
-        assert_eq!(closed.reason(), &CloseReason::Exited(Exit::Code(0)));
-        let refused = client.send(2, "echo", json!({})).await;
-        assert!(matches!(refused, Err(SendError::Closed(_))), "{refused:?}");
-        let report = client.transport.close(soon()).await;
-        assert_eq!((report.ending, report.exit), (Ending::Clean, Some(Exit::Code(0))));
+        assert_within(AT_ONCE, async || {
+            let (host, (fixture, _folder)) = (Host::new(), fixture());
+            let fixture = fixture.on("tools/call", "respond; barrier idle; exit 0");
+            let (fixture, mut control) = fixture.with_control();
+            let mut client = host.open(&fixture).await;
+            client.echo(1).await;
+            control.release("idle").await;
+            let closed = client.closed().await;
+            let time = since_exit(&fixture.transcript());
+            assert_eq!(closed.reason(), &CloseReason::Exited(Exit::Code(0)));
+            let refused = client.send(2, "echo", json!({})).await;
+            assert!(matches!(refused, Err(SendError::Closed(_))), "{refused:?}");
+            let report = client.transport.close(soon()).await;
+            assert_eq!((report.ending, report.exit), (Ending::Clean, Some(Exit::Code(0))));
+            time
+        })
+        .await;
     });
 }
 
@@ -177,34 +185,43 @@ fn f024_a_server_that_does_not_read_holds_nobody_up() {
 #[test]
 fn f025_both_sides_write_a_mebibyte_before_they_read() {
     isolated(async |_| {
-        let (host, (fixture, _folder)) = (Host::new(), fixture());
-        let begin = "write {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"";
-        let fixture = fixture.on("start", &format!("{begin}; fill 1048576; write \"}}}}\\n"));
-        let mut client = host.open(&fixture).await;
-        let began = Instant::now();
-        let message = "x".repeat(1024 * 1024);
-        let answer = client.call(1, "echo", json!({"message": message})).await;
-        assert_eq!(answer["result"]["content"][0]["text"], message);
-        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-        client.close().await;
+        assert_within(Duration::from_secs(1), async || {
+            let (host, (fixture, _folder)) = (Host::new(), fixture());
+            let begin =
+                "write {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"";
+            let fixture = fixture.on("start", &format!("{begin}; fill 1048576; write \"}}}}\\n"));
+            let mut client = host.open(&fixture).await;
+            let message = "x".repeat(1024 * 1024);
+            let began = Instant::now();
+            let answer = client.call(1, "echo", json!({"message": message, "payload": 3})).await;
+            let time = began.elapsed();
+            assert_eq!(answer["result"]["content"][0]["text"], "xxx");
+            client.close().await;
+            time
+        })
+        .await;
     });
 }
 
 #[test]
 fn f027_a_closed_output_loses_the_connection_at_once() {
     isolated(async |_| {
-        let (host, (fixture, _folder)) = (Host::new(), fixture());
-        let fixture = fixture.on("tools/call", "barrier read; close stdout; barrier closed");
-        let (fixture, mut control) = fixture.with_control();
-        let mut client = host.open(&fixture).await;
-        client.send(1, "echo", json!({})).await.unwrap();
-        client.during(control.release("read")).await;
-        control.wait_for("closed").await;
-        let began = Instant::now();
-        assert_eq!(client.closed().await.reason(), &CloseReason::EndOfStream);
-        assert!(began.elapsed() < 2 * AT_ONCE, "{:?}", began.elapsed());
-        control.release("closed").await;
-        assert_eq!(client.transport.close(soon()).await.ending, Ending::Clean);
+        assert_within(2 * AT_ONCE, async || {
+            let (host, (fixture, _folder)) = (Host::new(), fixture());
+            let fixture = fixture.on("tools/call", "barrier read; close stdout; barrier closed");
+            let (fixture, mut control) = fixture.with_control();
+            let mut client = host.open(&fixture).await;
+            client.send(1, "echo", json!({})).await.unwrap();
+            client.during(control.release("read")).await;
+            control.wait_for("closed").await;
+            let began = Instant::now();
+            assert_eq!(client.closed().await.reason(), &CloseReason::EndOfStream);
+            let time = began.elapsed();
+            control.release("closed").await;
+            assert_eq!(client.transport.close(soon()).await.ending, Ending::Clean);
+            time
+        })
+        .await;
     });
 }
 

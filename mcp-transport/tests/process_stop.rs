@@ -61,7 +61,8 @@ fn f038_a_server_that_ignores_the_end_of_its_input_gets_sigterm_after_two_second
         assert_about(report.elapsed, Graces::default().stdin_close);
         assert_about(from_eof_to_term(&fixture), Duration::from_millis(1990));
         let transcript = fixture.transcript();
-        assert_eq!(transcript.signals(transcript.servers()[0])[0], 15);
+        // SIGCONT comes with it, and the server may take it first.
+        assert!(transcript.signals(transcript.servers()[0]).contains(&15));
     });
 }
 

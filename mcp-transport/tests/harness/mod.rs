@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use mcp_proto::sniff_id;
 use mcp_transport::process::{Command, Graces, LocalProcesses, ProcessFactory as _};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
 use mcp_transport::testing::fixture::{Fixture, Record, Transcript, machine_time};
@@ -46,6 +47,16 @@ pub(crate) fn since_exit(transcript: &Transcript) -> Duration {
     let is_end = |record: &&Record| matches!(record.event.as_str(), "exit" | "raise");
     let end = transcript.records().iter().rev().find(is_end).expect("the server has ended by itself");
     machine_time().checked_sub(end.at).expect("it has ended in the past")
+}
+
+/// Checks that something takes less than `limit`: in the best of three rounds, each with a server of
+/// its own. A machine with other work to do may stall one round, a defect slows all of them.
+pub(crate) async fn assert_within(limit: Duration, mut round: impl AsyncFnMut() -> Duration) {
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        times.push(round().await);
+    }
+    assert!(times.iter().any(|time| *time < limit), "{times:?} is not less than {limit:?}");
 }
 
 /// A process factory that is joined at the end of the test.
@@ -119,11 +130,10 @@ impl Client {
     /// Waits for the answer to a request; skips everything else.
     pub(crate) async fn answer(&mut self, id: i64) -> Result<Value, Closed> {
         loop {
-            if let Inbound::Message { frame, .. } = self.next().await? {
-                let message: Value = serde_json::from_slice(&frame).unwrap();
-                if message["id"] == id {
-                    return Ok(message);
-                }
+            if let Inbound::Message { frame, .. } = self.next().await?
+                && sniff_id(&frame) == Some(id.into())
+            {
+                return Ok(serde_json::from_slice(&frame).unwrap());
             }
         }
     }
