@@ -206,7 +206,7 @@ fn f025_both_sides_write_a_mebibyte_before_they_read() {
 #[test]
 fn f027_a_closed_output_loses_the_connection_at_once() {
     isolated(async |_| {
-        assert_within(2 * AT_ONCE, async || {
+        assert_within(AT_ONCE, async || {
             let (host, (fixture, _folder)) = (Host::new(), fixture());
             let fixture = fixture.on("tools/call", "barrier read; close stdout; barrier closed");
             let (fixture, mut control) = fixture.with_control();
