@@ -12,6 +12,7 @@ mod harness;
 
 use std::time::Duration;
 
+use mcp_proto::sniff_id;
 use mcp_transport::stdio::StdioLimits;
 use mcp_transport::testing::checks::{Process, isolated, isolated_on, until};
 use mcp_transport::{Broken, BrokenWhy, CloseReason, Dispatch, Ending, Exit, Inbound, SendError};
@@ -200,6 +201,28 @@ fn f025_both_sides_write_a_mebibyte_before_they_read() {
             time
         })
         .await;
+    });
+}
+
+#[test]
+fn f026_answers_come_through_a_flood_of_notifications() {
+    isolated(async |_| {
+        let (host, (fixture, _folder)) = (Host::new(), fixture());
+        let mut client = host.open(&fixture.option("--flood-notifications", 5000)).await;
+        for id in 1..=4 {
+            client.send(id, "echo", json!({})).await.unwrap();
+        }
+        let (mut notifications, mut answers) = (0, Vec::new());
+        while answers.len() < 4 {
+            let inbound = client.next().await.unwrap();
+            let Inbound::Message { frame, .. } = inbound else { panic!("{inbound:?}") };
+            match sniff_id(&frame) {
+                Some(id) => answers.push(id),
+                None => notifications += 1,
+            }
+        }
+        assert_eq!((notifications, answers), (20_000, vec![1.into(), 2.into(), 3.into(), 4.into()]));
+        client.close().await;
     });
 }
 

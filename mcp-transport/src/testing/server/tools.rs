@@ -44,7 +44,8 @@ impl Server {
             ToolBehaviour::Stats => {
                 let Counters { calls, cancelled, answered } = self.counters;
                 let stats = json!({"calls": calls, "cancelled": cancelled, "answered": answered});
-                vec![self.result(request, text_result(&stats.to_string()))]
+                let stats = self.result(request, text_result(&stats.to_string()));
+                self.after_flood(vec![stats])
             }
         }
     }
@@ -71,9 +72,13 @@ impl Server {
         actions
     }
 
-    /// Counts the answer to a tool call and puts the flood before it.
+    /// Counts the answer to a tool call.
     pub(super) fn answer(&mut self, answer: Vec<Action>) -> Vec<Action> {
         self.counters.answered += 1;
+        self.after_flood(answer)
+    }
+
+    fn after_flood(&self, answer: Vec<Action>) -> Vec<Action> {
         let flood = std::iter::repeat_n(&self.flood_line, self.script.flood);
         flood.map(|line| Action::SendRaw(line.clone())).chain(answer).collect()
     }
