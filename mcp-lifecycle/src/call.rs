@@ -165,14 +165,7 @@ impl<'a> Path<'a> {
                     }
                 }
                 State::Dormant { .. } => self.server.orders.give(|wishes| wishes.demand = true),
-                state => {
-                    if let Err(refused) = refuse_for_state(self.server, state) {
-                        if !self.server.catch_up(state, self.by).await {
-                            return Err(refused);
-                        }
-                        continue;
-                    }
-                }
+                state => refuse_for_state(self.server, state)?,
             }
             match timeout_at(self.by, status.changed()).await {
                 Ok(Ok(())) => {}

@@ -11,7 +11,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use futures_util::future::join_all;
 use mcp_lifecycle::{
@@ -21,13 +21,14 @@ use mcp_lifecycle::{
 use mcp_session::{CallOptions, CallOutcome};
 use mcp_transport::process::{Command, Graces, LocalProcesses, ProcessFactory};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
-use mcp_transport::testing::checks::{Process, isolated, marked};
+use mcp_transport::testing::checks::{self, Process, isolated, marked};
 use mcp_transport::testing::fixture::{Fixture, sibling_example};
 use mcp_transport::{Ending, Exit};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{echo, milliseconds, plain, ready, seconds, tool, until};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Level;
@@ -144,27 +145,6 @@ fn f031_a_stopped_server_is_found_out_ended_and_replaced() {
 }
 
 #[test]
-fn f012_a_server_that_hangs_in_the_handshake_is_ended_at_the_limit_with_all_it_has_started() {
-    isolated(async |test| {
-        let (host, (fixture, _folder)) = (Host::new(), fixture());
-        let fixture = fixture.on("start", "fork stubborn").on("initialize", "hang").flag("--ignore-sigterm");
-        let options = plain().with_connect_limit(milliseconds(500)).with_park_after(1);
-        test.expect_log(Level::WARN, "not ready within 500 ms");
-        test.expect_log(Level::WARN, "did not end by itself");
-        let began = Instant::now();
-        let server = host.add(&fixture, options);
-        until(&server, |status| matches!(status.state, State::Parked { .. }).then_some(())).await;
-        let elapsed = began.elapsed();
-        assert!(elapsed >= milliseconds(500) && elapsed < milliseconds(700), "{elapsed:?}");
-        let is_closed = || test.log().at(Level::WARN).len() == 2;
-        mcp_transport::testing::checks::until(seconds(2), "closed", is_closed).await;
-        assert_eq!(alive(&fixture), []);
-        assert_eq!(fixture.transcript().servers().len(), 1);
-        host.supervisor().shutdown().await;
-    });
-}
-
-#[test]
 fn f133_shutdown_at_every_stage_of_connecting_leaves_no_process() {
     for (event, steps) in [
         ("start", "barrier held"),
@@ -225,6 +205,8 @@ fn f135_promise_c_a_parked_server_is_owned_revivable_and_ended_by_the_public_shu
         });
         assert_eq!(why.await, ParkReason::Unproven { attempts: 2 });
         server.wake();
+        server.call(echo(), CallOptions::default()).await.unwrap_err(); // still parked, or already trying
+        ready(&server).await;
         server.call(echo(), CallOptions::default()).await.unwrap();
 
         test.expect_log(Level::WARN, "connection lost");
@@ -271,24 +253,43 @@ fn f135_promise_c_a_failed_start_that_is_still_retried_is_ended_by_shutdown() {
     });
 }
 
+/// A runtime with one thread of its own, as a program without a runtime would have it; it runs until
+/// the sender is used or dropped.
+fn runtime_of_its_own() -> (Handle, oneshot::Sender<()>, std::thread::JoinHandle<()>) {
+    let (finish, finished) = oneshot::channel::<()>();
+    let (started, handle) = sync_channel(1);
+    let thread = std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        started.send(runtime.handle().clone()).unwrap();
+        let _ = runtime.block_on(finished);
+    });
+    (handle.recv().unwrap(), finish, thread)
+}
+
+/// Blocks the only thread of `runtime` by a std channel, until the sender is used.
+fn block(runtime: &Handle, blocker: &mut JoinSet<()>) -> SyncSender<()> {
+    let (unblock, blocked) = sync_channel::<()>(0);
+    let (is_blocked, seen) = sync_channel(1);
+    let block = async move {
+        is_blocked.send(()).unwrap();
+        blocked.recv().unwrap();
+    };
+    blocker.spawn_on(block, runtime);
+    seen.recv().unwrap();
+    unblock
+}
+
 #[test]
 fn i34_promise_c_a_blocked_runtime_delays_the_drain_and_the_stop_never_overtakes_it() {
     isolated(async |_| {
         let (fixture, _folder) = fixture();
         let fixture = fixture.option("--tool", "held=echo").on("tools/call:held", "barrier held; respond");
         let (fixture, mut control) = fixture.with_control();
-        // A runtime with one thread of its own, as a program without a runtime would have it.
-        let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-        let (started, handle) = sync_channel(1);
-        let thread = std::thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            started.send(runtime.handle().clone()).unwrap();
-            let _ = runtime.block_on(finished);
-        });
-        let runtime = handle.recv().unwrap();
-        let host = Host::on(&runtime, SupervisorOptions::default());
+        let (runtime, finish, thread) = runtime_of_its_own();
+        // Shorter than the runtime is going to be blocked: only what it has for itself counts.
+        let host = Host::on(&runtime, SupervisorOptions::default().with_drain(milliseconds(500)));
         let server = host.add(&fixture, plain());
-        let mut tasks = JoinSet::new();
+        let (mut tasks, mut blocker) = (JoinSet::new(), JoinSet::new());
         let caller = server.clone();
         let call =
             tasks.spawn_on(async move { caller.call(tool("echo"), CallOptions::default()).await }, &runtime);
@@ -298,19 +299,9 @@ fn i34_promise_c_a_blocked_runtime_delays_the_drain_and_the_stop_never_overtakes
         control.wait_for("held").await;
 
         // Its only thread is blocked by a std channel while a shutdown is asked for.
-        let (unblock, blocked) = sync_channel::<()>(0);
-        let (is_blocked, seen) = sync_channel(1);
-        let mut blocker = JoinSet::new();
-        blocker.spawn_on(
-            async move {
-                is_blocked.send(()).unwrap();
-                blocked.recv().unwrap();
-            },
-            &runtime,
-        );
-        seen.recv().unwrap();
-        let still = host.supervisor().shutdown().wait(milliseconds(200)).unwrap_err();
-        assert_eq!(still.waited, milliseconds(200));
+        let unblock = block(&runtime, &mut blocker);
+        let still = host.supervisor().shutdown().wait(milliseconds(700)).unwrap_err();
+        assert_eq!(still.waited, milliseconds(700));
         assert_eq!(fixture.transcript().events("eof").count(), 0, "nothing was stopped");
         control.release("held").await;
         unblock.send(()).unwrap();
@@ -322,6 +313,36 @@ fn i34_promise_c_a_blocked_runtime_delays_the_drain_and_the_stop_never_overtakes
         let transcript = fixture.transcript();
         assert_eq!(transcript.cancelled(), []);
         assert_eq!(transcript.events("eof").count(), 1);
+        finish.send(()).unwrap();
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn i34_promise_c_a_runtime_that_stands_still_while_it_drains_gets_that_time_back() {
+    isolated(async |_| {
+        let (fixture, _folder) = fixture();
+        let fixture = fixture.option("--tool", "held=echo").on("tools/call:held", "barrier held; respond");
+        let (fixture, mut control) = fixture.with_control();
+        let (runtime, finish, thread) = runtime_of_its_own();
+        let host = Host::on(&runtime, SupervisorOptions::default().with_drain(milliseconds(500)));
+        let server = host.add(&fixture, plain());
+        let mut status = server.watch();
+        let (mut tasks, mut blocker) = (JoinSet::new(), JoinSet::new());
+        tasks.spawn_on(async move { server.call(tool("held"), CallOptions::default()).await }, &runtime);
+        control.wait_for("held").await;
+        drop(host.supervisor().shutdown());
+        status.wait_for(|status| status.state == State::Draining).await.unwrap();
+
+        // Three times as long as the drain may take; the answer comes only after that.
+        let unblock = block(&runtime, &mut blocker);
+        host.supervisor().shutdown().wait(milliseconds(1500)).unwrap_err();
+        unblock.send(()).unwrap();
+        control.release("held").await;
+
+        let report = host.supervisor().shutdown().wait(seconds(5)).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        tasks.join_next().await.unwrap().unwrap().unwrap();
         finish.send(()).unwrap();
         thread.join().unwrap();
     });
@@ -378,7 +399,7 @@ fn f141_a_supervisor_dropped_without_a_shutdown_kills_its_children_and_says_so_o
         ready(&server).await;
         test.expect_log(Level::WARN, "dropped without a shutdown");
         host.drop_supervisor();
-        mcp_transport::testing::checks::until(seconds(1), "no process", || alive(&fixture).is_empty()).await;
+        checks::until(seconds(1), "no process", || alive(&fixture).is_empty()).await;
         let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
         assert!(matches!(error, CallError::ShuttingDown { .. }), "{error}");
     });
@@ -415,6 +436,32 @@ fn f142_dropping_it_outside_any_runtime_or_after_its_end_kills_without_a_panic()
 }
 
 #[test]
+fn f142_dropping_it_kills_at_once_although_its_runtime_does_not_get_to_run() {
+    isolated(async |test| {
+        let (fixture, _folder) = fixture();
+        let fixture = fixture.flag("--ignore-stdin-close").flag("--ignore-sigterm");
+        test.expect_log(Level::WARN, "dropped without a shutdown");
+        let (dropped, is_dropped) = oneshot::channel();
+        let (seen, is_seen) = sync_channel::<()>(0);
+        let started = fixture.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let mut host = Host::on(runtime.handle(), SupervisorOptions::default());
+            let server = host.add(&started, plain());
+            runtime.block_on(ready(&server));
+            // Nobody drives the runtime from here on, so no task of it can help.
+            host.drop_supervisor();
+            dropped.send(()).unwrap();
+            is_seen.recv().unwrap();
+        });
+        is_dropped.await.unwrap();
+        checks::until(seconds(1), "no process", || alive(&fixture).is_empty()).await;
+        seen.send(()).unwrap();
+        thread.join().unwrap();
+    });
+}
+
+#[test]
 fn f143_a_runtime_that_ends_under_live_connections_takes_the_children_along() {
     isolated(async |test| {
         let (fixture, _folder) = fixture();
@@ -427,7 +474,7 @@ fn f143_a_runtime_that_ends_under_live_connections_takes_the_children_along() {
         let began = Instant::now();
         std::thread::spawn(move || runtime.shutdown_timeout(seconds(1))).join().unwrap();
         assert!(began.elapsed() < seconds(1), "{:?}", began.elapsed());
-        mcp_transport::testing::checks::until(seconds(1), "no process", || alive(&fixture).is_empty()).await;
+        checks::until(seconds(1), "no process", || alive(&fixture).is_empty()).await;
         // Nobody may wait for what will not come.
         let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
         assert!(matches!(error, CallError::ShuttingDown { .. }), "{error}");
