@@ -217,13 +217,29 @@ fn a_server_that_prints_garbage_is_told_from_a_broken_one() {
 #[test]
 fn a_silent_server_ends_with_the_time() {
     let place = Place::with_servers(&[("mute", &["--on", "start: hang"]), ("slow", &[])]);
-    place.run(&["call", "mute", "echo", "--timeout", "300ms"]).fails(4, &["server \"mute\"", "within 300ms"]);
+    place
+        .run(&["call", "mute", "echo", "--timeout", "300ms"])
+        .fails(4, &["server \"mute\"", "did not get ready within"]);
     place.run(&["call", "slow", "hang", "--timeout", "500ms"]).fails(4, &["server \"slow\""]);
     let document = place.run(&["call", "slow", "hang", "--timeout", "500ms", "--json"]).document();
     assert_eq!(
         (&document["error"]["kind"], &document["error"]["outcome"]),
         (&json!("timeout"), &json!("unknown"))
     );
+}
+
+#[test]
+fn the_limits_of_the_configuration_hold() {
+    let place = Place::new();
+    let entry = |key: &str, flags: &[&str]| {
+        let args: Vec<&str> = ["fixture"].iter().chain(flags).copied().collect();
+        json!({"command": PROGRAM, "args": args, "env": {MARK: place.mark}, key: "300ms"})
+    };
+    let servers =
+        json!({"slow": entry("timeout", &[]), "mute": entry("connectTimeout", &["--on", "start: hang"])});
+    place.write(&json!({"mcpServers": servers}).to_string());
+    place.run(&["call", "slow", "hang"]).fails(4, &["server \"slow\"", "no answer within 3"]);
+    place.run(&["call", "mute", "echo"]).fails(3, &["server \"mute\"", "not ready within 300 ms"]);
 }
 
 #[test]

@@ -165,7 +165,14 @@ impl<'a> Path<'a> {
                     }
                 }
                 State::Dormant { .. } => self.server.orders.give(|wishes| wishes.demand = true),
-                state => refuse_for_state(self.server, state)?,
+                state => {
+                    if let Err(refused) = refuse_for_state(self.server, state) {
+                        if !self.server.catch_up(state, self.by).await {
+                            return Err(refused);
+                        }
+                        continue;
+                    }
+                }
             }
             match timeout_at(self.by, status.changed()).await {
                 Ok(Ok(())) => {}

@@ -102,20 +102,9 @@ impl ServerHandle {
     ///
     /// Dropping the future changes nothing.
     pub async fn settled(&self, by: Instant) -> ServerStatus {
-        let given = self.server.orders.last();
-        let settled = async {
-            let mut handled = self.server.handled.subscribe();
-            let mut status = self.server.status.subscribe();
-            // An owner that is gone carries nothing out; its server is stopped, which is settled.
-            let ended = self.server.ended.wait();
-            tokio::select! {
-                biased;
-                _ = handled.wait_for(|number| *number >= given) => {}
-                _ = ended => {}
-            }
-            // The sender lives in the server, which this handle keeps.
-            let _ = status.wait_for(|status| status.state.is_settled()).await;
-        };
+        self.server.catch_up(self.server.state(), by).await;
+        let mut status = self.server.status.subscribe();
+        let settled = status.wait_for(|status| status.state.is_settled());
         // Late or not: the caller gets what is true now.
         let _ = timeout_at(by, settled).await;
         self.status()

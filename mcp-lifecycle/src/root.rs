@@ -88,7 +88,7 @@ impl Root {
                 biased;
                 Some(joined) = self.actors.join_next_with_id() => self.on_joined(joined),
                 () = timer::until(Some(limit)) => match standstill(limit, Instant::now()) {
-                    Some(late) => limit = Instant::now() + late,
+                    Some(late) => limit += late,
                     None => break,
                 },
             }

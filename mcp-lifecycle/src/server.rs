@@ -5,7 +5,7 @@ use mcp_proto::PeerInfo;
 use mcp_session::{CallOutcome, Gate};
 use mcp_transport::Ending;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::account::Account;
 use crate::error::CallError;
@@ -163,6 +163,26 @@ impl Server {
         } else {
             CallError::ShuttingDown { server, outcome }
         }
+    }
+
+    /// Waits, at most until `by`, for orders that were given and not yet carried out: a server that was
+    /// woken or switched on a moment ago refuses no call for what it was before. `false` if there are
+    /// none, or none that could help in this state.
+    pub(crate) async fn catch_up(&self, state: State, by: Instant) -> bool {
+        let given = self.orders.last();
+        let mut handled = self.handled.subscribe();
+        if matches!(state, State::Draining | State::Stopped) || *handled.borrow() >= given {
+            return false;
+        }
+        let carried_out = async {
+            tokio::select! {
+                biased;
+                _ = handled.wait_for(|number| *number >= given) => {}
+                // An owner that is gone carries nothing out.
+                _ = self.ended.wait() => {}
+            }
+        };
+        timeout_at(by, carried_out).await.is_ok()
     }
 
     /// Takes a place among the calls that wait for the server to be ready.

@@ -58,9 +58,11 @@ impl StopPlan {
     }
 }
 
-/// How long the runtime stood still, if a timer that was `due` shows that it did.
+/// How long the runtime stood still, if a timer that was `due` shows that it did; with a moment on top
+/// in which everybody can catch up with what has happened meanwhile.
 pub(crate) fn standstill(due: Instant, now: Instant) -> Option<Duration> {
-    Some(now.saturating_duration_since(due)).filter(|late| *late >= STOOD_STILL)
+    let late = now.saturating_duration_since(due);
+    (late >= STOOD_STILL).then(|| late + STOOD_STILL)
 }
 
 /// `start + span`, without overflow.
@@ -94,7 +96,8 @@ mod tests {
         assert!(!plan.excuse(plan.drain_by, plan.drain_by + Duration::from_millis(99)));
         assert_eq!(plan, before);
         assert!(plan.excuse(plan.drain_by, plan.drain_by + Duration::from_secs(20)));
-        assert_eq!(plan.close_by, before.close_by + Duration::from_secs(20));
-        assert_eq!(plan.end_by, before.end_by + Duration::from_secs(20));
+        let moved = Duration::from_secs(20) + STOOD_STILL;
+        assert_eq!(plan.close_by, before.close_by + moved);
+        assert_eq!(plan.end_by, before.end_by + moved);
     }
 }

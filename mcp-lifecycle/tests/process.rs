@@ -145,6 +145,27 @@ fn f031_a_stopped_server_is_found_out_ended_and_replaced() {
 }
 
 #[test]
+fn f012_a_server_that_hangs_in_the_handshake_is_ended_at_the_limit_with_all_it_has_started() {
+    isolated(async |test| {
+        let (host, (fixture, _folder)) = (Host::new(), fixture());
+        let fixture = fixture.on("start", "fork stubborn").on("initialize", "hang").flag("--ignore-sigterm");
+        let options = plain().with_connect_limit(milliseconds(500)).with_park_after(1);
+        test.expect_log(Level::WARN, "not ready within 500 ms");
+        test.expect_log(Level::WARN, "did not end by itself");
+        let began = Instant::now();
+        let server = host.add(&fixture, options);
+        until(&server, |status| matches!(status.state, State::Parked { .. }).then_some(())).await;
+        let elapsed = began.elapsed();
+        assert!(elapsed >= milliseconds(500) && elapsed < milliseconds(700), "{elapsed:?}");
+        let is_closed = || test.log().at(Level::WARN).len() == 2;
+        mcp_transport::testing::checks::until(seconds(2), "closed", is_closed).await;
+        assert_eq!(alive(&fixture), []);
+        assert_eq!(fixture.transcript().servers().len(), 1);
+        host.supervisor().shutdown().await;
+    });
+}
+
+#[test]
 fn f133_shutdown_at_every_stage_of_connecting_leaves_no_process() {
     for (event, steps) in [
         ("start", "barrier held"),
@@ -205,8 +226,6 @@ fn f135_promise_c_a_parked_server_is_owned_revivable_and_ended_by_the_public_shu
         });
         assert_eq!(why.await, ParkReason::Unproven { attempts: 2 });
         server.wake();
-        server.call(echo(), CallOptions::default()).await.unwrap_err(); // still parked, or already trying
-        ready(&server).await;
         server.call(echo(), CallOptions::default()).await.unwrap();
 
         test.expect_log(Level::WARN, "connection lost");

@@ -210,6 +210,29 @@ async fn i34_a_caller_that_gives_up_is_told_that_draining_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn i34_time_in_which_the_runtime_stood_still_is_not_taken_from_running_calls() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain());
+    let peer = connector.next_peer().await;
+    accept(&peer).await;
+    ready(&server).await;
+    let call = server.call(tool("slow"), CallOptions::default().with_timeout(seconds(100)));
+    let (result, report) = tokio::join!(call, async {
+        let request = peer.expect("tools/call").await;
+        let shutdown = bench.supervisor.shutdown();
+        until(&server, |status| (status.state == State::Draining).then_some(())).await;
+        // All deadlines pass in one instant, as if the thread had been blocked.
+        tokio::time::advance(seconds(20)).await;
+        peer.respond(request.id(), serde_json::json!({"content": []})).await;
+        shutdown.await
+    });
+    result.unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f140_after_a_shutdown_everything_is_refused_at_once() {
     let mut bench = Bench::new();
     let server = bench.add("one", &ServerScript::legacy(), plain());

@@ -69,7 +69,7 @@ pub(crate) struct TargetArgs {
     /// Server, name and arguments; see the usage above.
     #[arg(value_name = "WORD")]
     pub(crate) words: Vec<String>,
-    /// How long it may take, connecting included: 500ms, 2s, 5m [default: 60s].
+    /// How long it may take, connecting included: 500ms, 2s, 5m [default: the limits of the server].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Start this program as the server; nothing is read from the configuration.

@@ -11,8 +11,38 @@ use crate::interrupts::Interrupts;
 use crate::output::{Output, human, safe};
 use crate::problem::Problem;
 
-/// How long a command may take, connecting included, unless it says otherwise.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long to wait for servers to settle if the command line sets no limit. Each attempt has a limit of
+/// its own, so this one is only there to have an end in any case.
+const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
+
+/// The time that a command was given, from its start; without one, servers and calls have their own limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    began: Instant,
+    total: Option<Duration>,
+}
+
+impl Limit {
+    /// Begins to measure.
+    pub(crate) fn begin(total: Option<Duration>) -> Self {
+        Self { began: Instant::now(), total }
+    }
+
+    /// The end of the time that was given.
+    pub(crate) fn deadline(self) -> Option<Instant> {
+        self.total.map(|total| self.began + total)
+    }
+
+    /// How long to wait for servers at most.
+    pub(crate) fn patience(self) -> Instant {
+        self.began + self.total.unwrap_or(LONGEST_WAIT)
+    }
+
+    /// How long it has been.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.began.elapsed()
+    }
+}
 
 /// How often servers are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,12 +91,8 @@ pub(crate) async fn with_client<T>(
 }
 
 /// Waits until a server takes calls; otherwise says why it does not.
-pub(crate) async fn ready(
-    server: &ServerHandle,
-    by: Instant,
-    limit: Duration,
-) -> Result<ServerStatus, Problem> {
-    let status = server.settled(by).await;
+pub(crate) async fn ready(server: &ServerHandle, limit: Limit) -> Result<ServerStatus, Problem> {
+    let status = server.settled(limit.patience()).await;
     match unreachable(&status) {
         None => Ok(status),
         Some(_) if !status.state.is_settled() => Err(Problem::new(
@@ -74,7 +100,7 @@ pub(crate) async fn ready(
             format!(
                 "server \"{}\" did not get ready within {}{}",
                 safe(&status.name),
-                human(limit),
+                human(limit.elapsed()),
                 cause(&status)
             ),
         )),

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use mcp_client::ConfigError;
 use mcp_client::registry::scan;
@@ -7,14 +6,13 @@ use mcp_lifecycle::{Lists, ServerHandle, State};
 use mcp_proto::PeerInfo;
 use mcp_session::Listed;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::Context;
 use crate::args::TargetArgs;
 use crate::exit::Exit;
 use crate::output::{Output, Tone, safe};
 use crate::problem::Problem;
-use crate::running::{Persistence, ready, with_client};
+use crate::running::{Limit, Persistence, ready, with_client};
 use crate::source::Source;
 
 /// Longest part of a description that stands in a table, in characters.
@@ -42,15 +40,14 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
         [_, extra, ..] => return Err(Problem::usage(format!("{extra:?} is one word too many"))),
     };
     let Source { servers, refused } = Source::all(global, host, output, &target.program, name)?;
-    let limit = target.limit();
-    let by = Instant::now() + limit;
+    let limit = Limit::begin(target.timeout);
     let mut sections: Vec<Section> = with_client(host, output, Persistence::Once, servers, async |client| {
         let mut sections = Vec::new();
         for server in client.servers() {
             if name.is_none() && matches!(server.status().state, State::Disabled) {
                 continue;
             }
-            let outcome = offer(&server, by, limit).await;
+            let outcome = offer(&server, limit).await;
             sections.push(Section { server: server.name().to_owned(), outcome });
         }
         Ok(sections)
@@ -67,8 +64,8 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
     Ok(exit.unwrap_or(Exit::Success))
 }
 
-async fn offer(server: &ServerHandle, by: Instant, limit: Duration) -> Result<Offer, Problem> {
-    ready(server, by, limit).await?;
+async fn offer(server: &ServerHandle, limit: Limit) -> Result<Offer, Problem> {
+    ready(server, limit).await?;
     match (server.lists(), server.peer()) {
         (Some(lists), Some(peer)) => Ok(Offer { lists, peer }),
         // Between "ready" and this line the server has gone again.

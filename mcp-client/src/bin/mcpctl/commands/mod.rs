@@ -15,14 +15,13 @@ use mcp_proto::{Method, RawJson, Request};
 use mcp_session::CallOptions;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
 use crate::args::{Global, TargetArgs};
 use crate::exit::Exit;
 use crate::host::Host;
 use crate::output::Output;
 use crate::problem::{Problem, exit_of};
-use crate::running::{DEFAULT_TIMEOUT, Persistence, ready, with_client};
+use crate::running::{Limit, Persistence, ready, with_client};
 use crate::source::Source;
 
 /// What every command works with.
@@ -61,12 +60,6 @@ impl<R: Request> Request for Verbatim<R> {
     }
 }
 
-impl TargetArgs {
-    fn limit(&self) -> Duration {
-        self.timeout.unwrap_or(DEFAULT_TIMEOUT)
-    }
-}
-
 /// Connects to the one server that was asked for, and asks it once.
 ///
 /// `request` is made when the server is ready, so that it can look at what the server offers.
@@ -79,16 +72,16 @@ pub(crate) async fn ask<R: Request + Clone>(
 ) -> Result<Answer, Problem> {
     let Context { global, host, output } = context;
     let (name, source) = Source::one(global, host, output, &target.program, server)?;
-    let began = Instant::now();
-    let (limit, by) = (target.limit(), began + target.limit());
+    let limit = Limit::begin(target.timeout);
     with_client(host, output, Persistence::Once, source.servers, async |client| {
         let handle =
             client.server(&name).ok_or_else(|| Problem::usage(format!("there is no server {name:?}")))?;
-        let outcome = match ready(&handle, by, limit).await {
+        let outcome = match ready(&handle, limit).await {
             Err(problem) => Err(Rejection { kind: problem.exit.kind(), failure: None, problem }),
             Ok(_) => {
                 let request = Verbatim(request(&handle)?);
-                let options = options(CallOptions::default().with_deadline(by));
+                let mut options = options(CallOptions::default());
+                options.deadline = limit.deadline();
                 handle.call(request, options).await.map_err(|error| {
                     let failure = client.failure(&name, &error);
                     let problem = Problem::new(exit_of(failure.kind), failure.message.clone());
@@ -96,7 +89,7 @@ pub(crate) async fn ask<R: Request + Clone>(
                 })
             }
         };
-        Ok(Answer { server: name.clone(), outcome, elapsed: began.elapsed() })
+        Ok(Answer { server: name.clone(), outcome, elapsed: limit.elapsed() })
     })
     .await
 }

@@ -9,7 +9,7 @@ use crate::args::StatusArgs;
 use crate::exit::Exit;
 use crate::output::{Output, Tone, safe};
 use crate::problem::Problem;
-use crate::running::{Persistence, with_client};
+use crate::running::{Limit, Persistence, with_client};
 use crate::source::Source;
 
 /// Shows the state of every server.
@@ -26,13 +26,13 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> Result<Exit, Pr
         output.message(error);
     }
     let persistence = if args.watch { Persistence::Supervised } else { Persistence::Once };
-    let by = Instant::now() + target.limit();
+    let limit = Limit::begin(target.timeout);
     let exit = with_client(host, output, persistence, servers, async |client| {
         if args.watch {
             return watch(client, output).await;
         }
         for server in client.servers() {
-            server.settled(by).await;
+            server.settled(limit.patience()).await;
         }
         let statuses = client.status();
         show(output, &statuses)?;
