@@ -58,6 +58,19 @@ async fn f017_i8_when_the_server_dies_every_call_ends_at_once_and_before_the_end
 }
 
 #[tokio::test(start_paused = true)]
+async fn i8_the_end_is_told_last() {
+    let it = legacy().await;
+    let order = WakeOrder::default();
+    let mut closed = ByHand::noted(it.session.closed(), "closed", &order);
+    let mut calls = ["first", "second"].map(|name| ByHand::noted(call(&it.session), name, &order));
+    assert!(closed.poll().is_pending() && calls.iter_mut().all(|call| call.poll().is_pending()));
+    it.peer.close(CloseReason::EndOfStream);
+    it.driver.await.unwrap();
+    assert_eq!(*order.lock().unwrap(), ["first", "second", "closed"]);
+    assert!(closed.poll().is_ready());
+}
+
+#[tokio::test(start_paused = true)]
 async fn f028_a_call_that_was_not_written_when_the_server_died_was_not_sent() {
     let it = legacy_with(SessionOptions::default(), MemoryOptions::default().with_queue(1)).await;
     let sent = tokio::spawn(call(&it.session));

@@ -10,12 +10,14 @@
 
 mod support;
 
+use std::num::NonZeroUsize;
+
 use mcp_proto::{
     CallTool, Discover, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, Method,
     Payload, Ping, ReadResource, Request,
 };
 use mcp_session::{
-    CallError, CallOptions, CallOutcome, EraPolicy, ListLimits, Session, SessionOptions, UnsupportedWhy,
+    CallError, CallOptions, CallOutcome, EraPolicy, Gate, ListLimits, Session, SessionOptions, UnsupportedWhy,
 };
 use mcp_transport::testing::MemoryOptions;
 use serde_json::json;
@@ -64,6 +66,15 @@ async fn f116_nothing_is_asked_of_a_server_that_has_not_declared_it() {
     }
     assert_eq!(methods(&it.peer), ["initialize", "notifications/initialized"]);
     assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f116_a_call_that_is_refused_gives_its_permit_back_at_once() {
+    let it = without_capabilities().await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 0);
+    let refused = gate.enter(soon()).await.unwrap().call(CallTool::new("x"), CallOptions::default());
+    assert_gate_quiescent(&gate);
+    assert!(refused.await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

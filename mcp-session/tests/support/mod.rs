@@ -6,14 +6,15 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::print_stderr,
     unreachable_pub,
     missing_docs,
     reason = "test code; each test file uses a part of it"
 )]
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -39,8 +40,20 @@ pub fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+/// Ends the tests with a failure if this one waits for something that never comes.
+///
+/// On the paused clock a year passes at once when nobody has anything left to do.
+fn fail_instead_of_hanging() {
+    tokio::spawn(async {
+        tokio::time::sleep(seconds(365 * 24 * 60 * 60)).await;
+        eprintln!("a test waits for something that never comes");
+        std::process::exit(101);
+    });
+}
+
 /// A connection on which nothing was said yet.
 pub fn unopened(options: SessionOptions, memory: MemoryOptions) -> (Opening, Driver, ScriptedPeer) {
+    fail_instead_of_hanging();
     let (connection, peer) = memory_with(memory);
     let (opening, driver) = open(connection, options);
     (opening, driver, peer)
@@ -147,18 +160,33 @@ pub struct ByHand<F> {
     wakes: Arc<Wakes>,
 }
 
+/// Who was woken, in order.
+pub type WakeOrder = Arc<Mutex<Vec<&'static str>>>;
+
 #[derive(Default)]
-struct Wakes(AtomicUsize);
+struct Wakes {
+    count: AtomicUsize,
+    noted: Option<(&'static str, WakeOrder)>,
+}
 
 impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        if let Some((name, order)) = &self.noted {
+            order.lock().unwrap().push(name);
+        }
     }
 }
 
 impl<F: Future> ByHand<F> {
     pub fn new(future: F) -> Self {
         Self { future: Box::pin(future), wakes: Arc::default() }
+    }
+
+    /// As `new`; each wake is noted as `name` in `order` as well.
+    pub fn noted(future: F, name: &'static str, order: &WakeOrder) -> Self {
+        let wakes = Wakes { noted: Some((name, Arc::clone(order))), ..Wakes::default() };
+        Self { future: Box::pin(future), wakes: Arc::new(wakes) }
     }
 
     pub fn poll(&mut self) -> Poll<F::Output> {
@@ -172,7 +200,7 @@ impl<F: Future> ByHand<F> {
     }
 
     pub fn wakes(&self) -> usize {
-        self.wakes.0.load(Ordering::SeqCst)
+        self.wakes.count.load(Ordering::SeqCst)
     }
 }
 
