@@ -214,6 +214,27 @@ async fn f127_a_swap_of_the_connection_under_a_queued_call_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f127_connections_replaced_on_request_are_never_strikes() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain());
+    for _ in 0..10 {
+        let peer = connector.next_peer().await;
+        accept(&peer).await;
+        let generation = ready(&server).await;
+        let mut call = Box::pin(server.call(echo(), CallOptions::default()));
+        assert!(call.as_mut().now_or_never().is_none(), "{:?}", server.status());
+        peer.expect("tools/call").await;
+        server.reconnect(generation);
+        assert!(call.await.unwrap_err().is_session_gone());
+    }
+    let status = server.status();
+    assert_eq!((status.breaker, status.losses), (BreakerState::Closed, 0));
+    assert!(matches!(status.state, State::Connecting { attempt: 1, .. }), "{status:?}");
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f152_a_half_open_breaker_lets_exactly_one_call_through() {
     let mut bench = Bench::new();
     let script = ServerScript::legacy();
