@@ -340,13 +340,6 @@ impl Actor {
     }
 }
 
-/// An actor that is dropped while it runs takes its tasks along; callers must not wait for it.
-impl Drop for Actor {
-    fn drop(&mut self) {
-        self.server.retire();
-    }
-}
-
 impl Stopping {
     fn next_deadline(&self, is_draining: bool) -> Instant {
         if is_draining {

@@ -157,13 +157,11 @@ impl<'a> Path<'a> {
             match state {
                 // A session is published before `Ready` is announced and retracted before it is
                 // revoked: if the gate has none now, the announcement of that is on its way.
-                State::Ready { generation } if gone != Some(generation) => {
-                    match self.server.gate.enter(self.by).await {
-                        Ok(live) if gone != Some(live.generation()) => return Ok(live),
-                        Ok(_) | Err(GateError::NotLive) => {}
-                        Err(error) => return Err(self.at_gate(error)),
-                    }
-                }
+                State::Ready { .. } => match self.server.gate.enter(self.by).await {
+                    Ok(live) if gone != Some(live.generation()) => return Ok(live),
+                    Ok(_) | Err(GateError::NotLive) => {}
+                    Err(error) => return Err(self.at_gate(error)),
+                },
                 State::Dormant { .. } => self.server.orders.give(|wishes| wishes.demand = true),
                 state => {
                     if let Err(refused) = refuse_for_state(self.server, state) {

@@ -334,6 +334,21 @@ async fn i05_a_removed_server_frees_its_name_also_when_it_had_to_be_abandoned() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_removal_goes_on_without_its_future() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), plain());
+    ready(&server).await;
+    drop(bench.supervisor.remove("one"));
+    until(&server, |status| (status.state == State::Stopped).then_some(())).await;
+    while bench.supervisor.server("one").is_some() {
+        tokio::task::yield_now().await;
+    }
+    let again = bench.add("one", &ServerScript::legacy(), plain());
+    again.call(echo(), CallOptions::default()).await.unwrap();
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f149_calls_of_a_removed_server_may_finish_and_end_as_removed() {
     let mut bench = Bench::new();
     let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(seconds(2)));
