@@ -12,7 +12,7 @@ mod harness;
 
 use std::time::Duration;
 
-use mcp_proto::sniff_id;
+use mcp_proto::{RequestId, sniff_id};
 use mcp_transport::stdio::StdioLimits;
 use mcp_transport::testing::checks::{Process, isolated, isolated_on, until};
 use mcp_transport::{Broken, BrokenWhy, CloseReason, Dispatch, Ending, Exit, Inbound, SendError};
@@ -21,6 +21,13 @@ use tokio::time::{Instant, timeout};
 use tracing::Level;
 
 use crate::harness::{AT_ONCE, Host, assert_within, call, cancel, fixture, graces, since_exit, soon};
+
+/// The longest wait for what must come, on a machine with other work to do.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Calls that are given up in one turn. Their notices fit into the pipe, so that the server need not
+/// read them within the time limit of a notice.
+const CANCELS: i64 = 400;
 
 #[test]
 fn f017_death_in_the_middle_of_a_call_is_seen_at_once() {
@@ -261,6 +268,31 @@ fn f028_a_closed_input_is_no_signal_for_the_host_and_nothing_has_left() {
         client.closed().await;
         client.transport.close(soon()).await;
         assert_eq!(fixture.transcript().count("tools/call"), 1);
+    });
+}
+
+#[test]
+fn f128_cancels_for_many_calls_in_one_turn_are_all_written() {
+    isolated(async |_| {
+        let (host, (fixture, _folder)) = (Host::new(), fixture());
+        let mut client = host.open(&fixture).await;
+        let transport = client.transport.clone();
+        let expected: Vec<RequestId> = (1..=CANCELS).map(RequestId::from).collect();
+        let send = async {
+            for id in 1..=CANCELS {
+                transport.send(call(id, "hang", json!({}))).await.unwrap();
+            }
+        };
+        client.during(send).await;
+        let calls_have_come = || fixture.transcript().runs("hang") == expected.len();
+        client.during(until(SOON, "all calls have come", calls_have_come)).await;
+        for id in 1..=CANCELS {
+            assert_eq!(transport.abandon(&id.into(), Some(cancel(id))), Dispatch::MayHaveLeft);
+        }
+        let notices_have_come = || fixture.transcript().cancelled() == expected;
+        client.during(until(SOON, "all notices have come", notices_have_come)).await;
+        client.echo(0).await;
+        client.close().await;
     });
 }
 

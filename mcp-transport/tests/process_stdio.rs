@@ -263,6 +263,24 @@ async fn a_notice_without_need_to_wait_is_written_at_once() {
 }
 
 #[tokio::test]
+async fn more_notices_in_one_turn_than_can_be_queued_are_written_without_the_driver() {
+    let mut peer = connect("echo '{}'; exec cat").await;
+    peer.receive().await.unwrap();
+    let frame = "{\"method\":\"notifications/cancelled\"}";
+    // All of them fit into the pipe.
+    for id in 0..1500 {
+        let notice = Outbound::notification(Bytes::from_static(frame.as_bytes()));
+        assert_eq!(peer.transport.abandon(&id.into(), Some(notice)), Dispatch::MayHaveLeft);
+    }
+    let mut came = 0;
+    while came < 1500 {
+        let more = texts(&peer.receive().await.unwrap());
+        assert!(more.iter().all(|text| text == frame));
+        came += more.len();
+    }
+}
+
+#[tokio::test]
 async fn f025_reader_and_writer_do_not_wait_for_each_other() {
     let script = "head -c 1048576 /dev/zero | tr '\\0' ' '; echo '{}'; exec cat";
     let mut peer = connect(script).await;

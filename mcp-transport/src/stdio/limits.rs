@@ -9,7 +9,7 @@ pub struct StdioLimits {
     /// Largest message in either direction, in bytes; 16 MiB.
     pub max_frame_bytes: usize,
     /// Messages that may wait to be written; 256. Beyond it, senders wait in line. Notices and
-    /// answers to the server have 64 more.
+    /// answers to the server have 1024 more.
     pub queued_frames: usize,
     /// Bytes that may wait to be written; 4 MiB. One message is always taken, however long. Notices
     /// and answers to the server have 256 KiB more.

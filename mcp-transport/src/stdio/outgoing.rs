@@ -90,8 +90,20 @@ impl Outgoing {
             return Offer::Taken;
         }
         let must_line_up = turn.is_none() && room == Room::Common && !self.line.is_empty();
-        if must_line_up || !self.queue.has_room(message.frame.len(), room) {
+        if must_line_up {
             return Offer::Full(message);
+        }
+        if !self.queue.has_room(message.frame.len(), room) {
+            // Who cannot wait does not wait for the driver either: frames may lie here only because it
+            // has not had its turn.
+            if room == Room::Reserved
+                && let Err(error) = self.write()
+            {
+                return Offer::Failed(error, FailedWith::NothingLeft);
+            }
+            if !self.queue.has_room(message.frame.len(), room) {
+                return Offer::Full(message);
+            }
         }
         if let Some(ticket) = turn {
             self.line.retain(|(waiting, _)| *waiting != ticket);

@@ -13,8 +13,9 @@ pub(super) const MAX_BATCH: usize = 32;
 /// Slices for one call: each frame and its line end.
 pub(super) const MAX_SLICES: usize = 2 * MAX_BATCH;
 
-/// What notices and answers may use beyond the limits for requests.
-const RESERVED_FRAMES: usize = 64;
+/// What notices and answers may use beyond the limits for requests: as many frames as a session has
+/// calls by default, since all of them may be given up at once while the pipe is full.
+const RESERVED_FRAMES: usize = 1024;
 const RESERVED_BYTES: usize = 256 * 1024;
 
 /// Requests that are remembered as never sent; more than can be queued or wait in line at once in
@@ -258,5 +259,20 @@ mod tests {
             queue.push(request(i64::try_from(id).unwrap(), "{}"));
         }
         assert!(!queue.has_room(2, Room::Reserved));
+    }
+
+    #[test]
+    fn the_cancels_of_all_calls_of_a_session_fit_behind_a_full_queue() {
+        let limits = StdioLimits::default();
+        let mut queue = Queue::new(&limits);
+        for id in 0..limits.queued_frames {
+            queue.push(request(i64::try_from(id).unwrap(), "{}"));
+        }
+        assert!(!queue.has_room(2, Room::Common));
+        let notice = Bytes::from(vec![b'x'; 200]);
+        for _ in 0..1024 {
+            assert!(queue.has_room(notice.len(), Room::Reserved));
+            queue.push(Queued { frame: notice.clone(), id: None, by: None });
+        }
     }
 }
