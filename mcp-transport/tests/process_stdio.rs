@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_transport::process::{Command, Graces, LocalProcesses};
+use mcp_transport::process::{Child, Command, Graces, LocalProcesses, ProcessFactory, SpawnError};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
 use mcp_transport::{
     Broken, BrokenWhy, CloseReason, Closed, Connection, Connector, Dispatch, Ending, Exit, Inbound, Outbound,
@@ -35,12 +35,13 @@ struct Peer {
     _factory: Arc<LocalProcesses>,
 }
 
+fn shell(script: &str) -> Command {
+    let inherited = [("PATH", "/usr/local/bin:/usr/bin:/bin")];
+    Command::new("/bin/sh").args(["-c", script]).inherit(inherited).server("fixture")
+}
+
 async fn connect_with(script: &str, limits: StdioLimits) -> Peer {
-    let command = Command::new("/bin/sh")
-        .args(["-c", script])
-        .inherit([("PATH", "/usr/local/bin:/usr/bin:/bin")])
-        .server("fixture");
-    let factory = Arc::new(LocalProcesses::new());
+    let (command, factory) = (shell(script), Arc::new(LocalProcesses::new()));
     let connector = StdioConnector::new(factory.clone(), command, limits);
     let Connection { transport, receive: half, .. } = connector.connect(far()).await.unwrap();
     Peer { transport, half, _factory: factory }
@@ -48,6 +49,40 @@ async fn connect_with(script: &str, limits: StdioLimits) -> Peer {
 
 async fn connect(script: &str) -> Peer {
     connect_with(script, StdioLimits::default()).await
+}
+
+/// Connects to a server whose output is a pipe of a mebibyte, which it fills faster than anybody reads.
+async fn flood(script: &str) -> Peer {
+    let factory = Arc::new(LocalProcesses::new());
+    let wide = Arc::new(WidePipes(Arc::clone(&factory)));
+    let connector = StdioConnector::new(wide, shell(script), StdioLimits::default());
+    let Connection { transport, receive: half, .. } = connector.connect(far()).await.unwrap();
+    Peer { transport, half, _factory: factory }
+}
+
+/// Gives each child the widest output that an ordinary process can ask for, as the child itself may.
+#[derive(Debug)]
+struct WidePipes(Arc<LocalProcesses>);
+
+#[async_trait::async_trait]
+impl ProcessFactory for WidePipes {
+    async fn spawn(&self, command: &Command) -> Result<Child, SpawnError> {
+        let child = self.0.spawn(command).await?;
+        rustix::pipe::fcntl_setpipe_size(&child.stdout, 1024 * 1024).unwrap();
+        Ok(child)
+    }
+
+    fn kill_all(&self) {
+        self.0.kill_all();
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn live(&self) -> usize {
+        self.0.live()
+    }
 }
 
 impl Peer {
@@ -67,6 +102,22 @@ impl Peer {
                 Ok(more) => all.extend(more),
                 Err(closed) => return (all, closed),
             }
+        }
+    }
+
+    /// Waits for the end of a flood, as a host that takes its time for what comes: there is always more.
+    async fn closed(&mut self) -> Closed {
+        let began = Instant::now();
+        loop {
+            if let Err(closed) = self.receive().await {
+                return closed;
+            }
+            assert!(began.elapsed() < Duration::from_secs(2), "the connection does not end");
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "plays a host with work to do; the server writes on"
+            )]
+            std::thread::sleep(Duration::from_micros(300));
         }
     }
 
@@ -278,6 +329,28 @@ async fn more_notices_in_one_turn_than_can_be_queued_are_written_without_the_dri
         assert!(more.iter().all(|text| text == frame));
         came += more.len();
     }
+}
+
+#[tokio::test]
+async fn f024_f026_a_flood_does_not_hide_that_nothing_is_read() {
+    // Writes faster than anybody can read, and reads nothing.
+    let mut peer = flood("exec yes '{}'").await;
+    peer.receive().await.unwrap();
+    peer.transport.send(request(1, 2 * 1024 * 1024)).await.unwrap();
+    let notice = Outbound::notification(Bytes::from_static(b"{\"method\":\"notifications/cancelled\"}"));
+    assert_eq!(peer.transport.abandon(&1.into(), Some(notice)), Dispatch::MayHaveLeft);
+    let closed = peer.closed().await;
+    assert_eq!(closed.reason(), &CloseReason::Stuck);
+}
+
+#[tokio::test]
+async fn f026_f028_a_flood_does_not_hide_a_closed_input() {
+    let mut peer = flood("exec <&-; exec yes '{}'").await;
+    peer.receive().await.unwrap();
+    let refused = peer.transport.send(request(1, 10)).await;
+    assert!(matches!(refused, Err(SendError::Closed(_))), "{refused:?}");
+    let closed = peer.closed().await;
+    assert_eq!(closed.reason(), &CloseReason::Broken("the server closed its input".into()));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::link::{Link, Looked};
-use crate::error::{CloseReason, Closed, Exit};
+use crate::error::{CloseReason, Closed};
 use crate::frame::{FrameError, Framer};
 use crate::process::ProcessEnd;
 use crate::transport::{BrokenWhy, Inbound, Receive};
@@ -34,19 +34,20 @@ const PIPE_CAPACITY: usize = 1024 * 1024;
 /// The receiving half of a stdio connection.
 ///
 /// ```text
-///            EOF, or a write fails                 50 ms later
-///   reading ───────────────────────▶ losing ─────────────────────▶ closed
-///      │                               │ exit seen                   ▲
-///      │ exit seen                     ▼                nothing left │
-///      └───────────────────────────▶ draining ───────────────────────┘
+///            EOF, or a write fails
+///   reading ───────────────────────▶ losing
+///      │                               │ exit seen, or 50 ms later
+///      │ exit seen, or a notice        ▼               nothing left
+///      └──────────────────────────▶ draining ─────────────────────▶ closed
+///        not written in time
 /// ```
 ///
-/// From each state, closing by this side, noise without end and a notice that is not written in time
-/// lead straight to *closed*.
+/// From each state, closing by this side and noise without end lead straight to *closed*.
 ///
 /// The exit of the process decides, not the end of its output, which a descendant may hold open: what
 /// the process itself has written is in the pipe when the exit is seen, so *draining* reads no more
-/// than the pipe can hold and never waits.
+/// than the pipe can hold and never waits. Time limits lead there as well: what has come before the
+/// end is handed up, and a server that never stops writing cannot put the end off.
 pub(super) struct StdioReceive {
     link: Arc<Link>,
     framer: Framer,
@@ -67,9 +68,9 @@ enum State {
         reason: CloseReason,
         until: Instant,
     },
-    /// `left`: how many bytes at most can still come from the process itself.
+    /// `left`: how many bytes at most are still read.
     Draining {
-        exit: Option<Exit>,
+        reason: CloseReason,
         left: usize,
     },
     Closed(Closed),
@@ -122,8 +123,7 @@ impl StdioReceive {
         }
     }
 
-    /// Reads once. After the process has ended the pipe itself is asked, not the poller, whose news
-    /// may be older.
+    /// Reads once. When draining, the pipe itself is asked, not the poller, whose news may be older.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Read>> {
         let mut incoming = self.link.incoming();
         let Some(pipe) = incoming.as_mut() else { return Poll::Ready(Ok(Read::End)) };
@@ -145,10 +145,43 @@ impl StdioReceive {
     /// The process has ended: what it wrote is still read.
     fn on_exit(&mut self, end: Option<ProcessEnd>) {
         if let State::Reading | State::Losing { .. } = self.state {
-            let capacity = self.link.incoming().as_ref().map(rustix::pipe::fcntl_getpipe_size);
-            let left = capacity.and_then(Result::ok).unwrap_or(PIPE_CAPACITY);
-            self.state = State::Draining { exit: end.and_then(|end| end.exit), left };
+            let exit = end.and_then(|end| end.exit);
+            self.drain(exit.map_or(CloseReason::EndOfStream, CloseReason::Exited));
         }
+    }
+
+    /// The connection ends for `reason`, once what stands in the pipe has been read.
+    fn drain(&mut self, reason: CloseReason) {
+        let capacity = self.link.incoming().as_ref().map(rustix::pipe::fcntl_getpipe_size);
+        let left = capacity.and_then(Result::ok).unwrap_or(PIPE_CAPACITY);
+        self.state = State::Draining { reason, left };
+    }
+
+    /// Ends what is past its time limit, however much there may be to read.
+    ///
+    /// The timer alone would not do: it is looked at when nothing can be read, and a server that
+    /// floods its output always has something.
+    fn mind_limit(&mut self, notice_by: Option<Instant>) {
+        if let Some((reason, by)) = self.limit(notice_by)
+            && by <= Instant::now()
+            && !self.has_exited()
+        {
+            self.drain(reason);
+        }
+    }
+
+    /// What will end the connection if nothing else does, and when.
+    fn limit(&self, notice_by: Option<Instant>) -> Option<(CloseReason, Instant)> {
+        match &self.state {
+            State::Reading => notice_by.map(|by| (CloseReason::Stuck, by)),
+            State::Losing { reason, until } => Some((reason.clone(), *until)),
+            State::Draining { .. } | State::Closed(_) => None,
+        }
+    }
+
+    /// Whether the end of the process is known: it says more than any other reason.
+    fn has_exited(&self) -> bool {
+        !matches!(self.end.has_changed(), Ok(false))
     }
 
     /// The connection is over, but the process may be about to end: its status says more.
@@ -173,8 +206,7 @@ impl StdioReceive {
     }
 
     /// Sleeps until `deadline`; `Ready` when it is over.
-    fn poll_timer(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = deadline else { return Poll::Pending };
+    fn poll_timer(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if timer.deadline() != deadline {
             timer.as_mut().reset(deadline);
@@ -216,7 +248,7 @@ impl StdioReceive {
             if self.is_at_end {
                 return Poll::Pending;
             }
-            if !matches!(self.end.has_changed(), Ok(false)) {
+            if self.has_exited() {
                 let end = *self.end.borrow();
                 self.on_exit(end);
             }
@@ -238,10 +270,7 @@ impl StdioReceive {
     fn poll_end(&mut self, notice_by: Option<Instant>, cx: &mut Context<'_>) -> Poll<Option<CloseReason>> {
         if self.is_at_end {
             match &self.state {
-                State::Draining { exit: Some(exit), .. } => {
-                    return Poll::Ready(Some(CloseReason::Exited(*exit)));
-                }
-                State::Draining { exit: None, .. } => return Poll::Ready(Some(CloseReason::EndOfStream)),
+                State::Draining { reason, .. } => return Poll::Ready(Some(reason.clone())),
                 State::Reading | State::Losing { .. } | State::Closed(_) => {
                     self.on_loss(CloseReason::EndOfStream);
                 }
@@ -253,13 +282,11 @@ impl StdioReceive {
             self.on_exit(end);
             return Poll::Ready(None);
         }
-        if let State::Losing { reason, until } = &self.state {
-            let (reason, until) = (reason.clone(), *until);
-            ready!(self.poll_timer(Some(until), cx));
-            return Poll::Ready(Some(reason));
-        }
-        ready!(self.poll_timer(notice_by, cx));
-        Poll::Ready(Some(CloseReason::Stuck))
+        // Draining has none: it never waits, and has asked for the next poll.
+        let Some((reason, by)) = self.limit(notice_by) else { return Poll::Pending };
+        ready!(self.poll_timer(by, cx));
+        self.drain(reason);
+        Poll::Ready(None)
     }
 }
 
@@ -273,6 +300,7 @@ impl Receive for StdioReceive {
                 Ok(notice_by) => notice_by,
                 Err(reason) => return self.close(reason),
             };
+            self.mind_limit(notice_by);
             match self.poll_frames(cx, into) {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
                 Poll::Ready(Err(reason)) => return self.close(reason),
