@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub struct ClientBuilder {
 /// How programs are started; shared by all of them.
 #[derive(Clone, Default)]
 pub(crate) struct Launch {
-    environment: Vec<(String, String)>,
+    environment: Vec<(OsString, OsString)>,
     processes: Option<Arc<dyn ProcessFactory>>,
     tune: Option<Tune>,
     wrap_connector: Option<Wrap<dyn Connector>>,
@@ -107,13 +108,22 @@ impl ClientBuilder {
 
     /// The environment that programs may inherit from: they see an allow-list of it, and nothing else.
     ///
-    /// Without it, programs see only their own variables, and commands are looked up nowhere.
-    pub fn environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        self.launch.environment = variables.into_iter().collect();
+    /// Without it, programs see only their own variables, and commands are looked up nowhere. Pass
+    /// [`std::env::vars_os`]: unlike `vars`, it does not panic at a variable that is no text.
+    pub fn environment<K, V>(mut self, variables: impl IntoIterator<Item = (K, V)>) -> Self
+    where
+        K: Into<OsString>,
+        V: Into<OsString>,
+    {
+        let pair = |(name, value): (K, V)| (name.into(), value.into());
+        self.launch.environment = variables.into_iter().map(pair).collect();
         self
     }
 
     /// Starts processes through `processes`; by default the client makes a factory of its own.
+    ///
+    /// The client takes the factory over: [`Client::kill`], and dropping the client without a shutdown,
+    /// kill *every* process of it. Give each client one of its own.
     pub fn processes(mut self, processes: Arc<dyn ProcessFactory>) -> Self {
         self.launch.processes = Some(processes);
         self
@@ -233,7 +243,7 @@ impl Launch {
     fn command(&self, name: &str, program: &StdioServer) -> Command {
         let mut command = Command::new(program.command.as_str())
             .args(program.args.iter().map(String::as_str))
-            .inherit(self.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+            .inherit(self.environment.iter().map(|(name, value)| (name, value)))
             .server(name);
         for (name, value) in &program.env {
             command = command.env(name.as_str(), value.expose());

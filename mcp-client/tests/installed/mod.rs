@@ -141,7 +141,7 @@ impl Running {
         settings.era = era;
         let config = ServerConfig::new("real", program.env(MARK, mark.as_str()), settings).unwrap();
         let client =
-            Client::builder().environment(env::vars()).server(config).start(&Handle::current()).unwrap();
+            Client::builder().environment(env::vars_os()).server(config).start(&Handle::current()).unwrap();
         let server = client.server("real").unwrap();
         let status = server.settled(Instant::now() + PATIENCE).await;
         assert!(status.state.is_ready(), "{status:?}");

@@ -1,29 +1,29 @@
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What this program knows of the world it was started in. The only place that reads it.
 #[derive(Clone)]
 pub(crate) struct Host {
-    variables: Vec<(String, String)>,
+    variables: Vec<(OsString, OsString)>,
     /// The working directory, if it still exists.
     pub(crate) directory: Option<PathBuf>,
 }
 
 impl Host {
-    /// Looks around. Variables that are no texts are left out.
+    /// Looks around.
     pub(crate) fn look() -> Self {
-        let text = |value: std::ffi::OsString| value.into_string().ok();
-        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        Self { variables: variables.collect(), directory: std::env::current_dir().ok() }
+        Self { variables: std::env::vars_os().collect(), directory: std::env::current_dir().ok() }
     }
 
     /// The whole environment.
-    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         self.variables.clone()
     }
 
-    /// The value of one variable.
+    /// The value of one variable, if it is a text.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
-        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        let (_, value) = self.variables.iter().find(|(known, _)| known == name)?;
+        value.clone().into_string().ok()
     }
 }
 
