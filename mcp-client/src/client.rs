@@ -28,6 +28,8 @@ pub struct Client {
     processes: Arc<dyn ProcessFactory>,
     launch: Launch,
     shared: Arc<Shared>,
+    /// Held while a server is added.
+    adding: Mutex<()>,
 }
 
 impl Client {
@@ -46,7 +48,7 @@ impl Client {
         let options = options.with_kill(move || to_kill.kill_all());
         let supervisor = Arc::new(Supervisor::start(runtime, options));
         let shared = Arc::new(Shared::new(Arc::downgrade(&supervisor)));
-        Self { supervisor, processes, launch, shared }
+        Self { supervisor, processes, launch, shared, adding: Mutex::default() }
     }
 
     /// Adds a server and starts it.
@@ -62,9 +64,14 @@ impl Client {
         let (name, filter) = (entry.name().to_owned(), entry.filter());
         self.shared.learn(entry.secrets());
         let spec = self.launch.spec(entry, &self.processes, &self.shared.redactor());
-        let handle = self.supervisor.add(spec)?;
-        self.shared.lock().offer.set_filter(name, filter);
-        Ok(handle)
+        // The filter stands before anybody can see the server, and a server that has the name already
+        // keeps its own: nobody else adds one between these steps.
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.supervisor.server(&name).is_some() {
+            return Err(AddError::Duplicate { name });
+        }
+        self.shared.lock().offer.set_filter(name.clone(), filter);
+        self.supervisor.add(spec).inspect_err(|_| self.shared.lock().offer.forget_filter(&name))
     }
 
     /// Stops and forgets a server; `None` if there is none of this name.
@@ -134,6 +141,9 @@ impl Client {
     }
 
     /// Kills every child process at once, without asking. Needs no runtime.
+    ///
+    /// That is every process of the client's factory, also of one that was given to
+    /// [`ClientBuilder::processes`].
     pub fn kill(&self) {
         self.processes.kill_all();
     }

@@ -31,6 +31,10 @@ impl Offer {
         self.filters.insert(server, filter);
     }
 
+    pub(crate) fn forget_filter(&mut self, server: &str) {
+        self.filters.remove(server);
+    }
+
     pub(crate) fn filter(&self, server: &str) -> ToolFilter {
         self.filters.get(server).cloned().unwrap_or_default()
     }

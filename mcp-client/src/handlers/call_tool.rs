@@ -40,6 +40,8 @@ impl Handlers {
         if arguments.arguments.as_ref().is_some_and(|arguments| !arguments.is_object()) {
             return Err(Failure::arguments(Some(&server), "\"arguments\" must be an object"));
         }
+        // A server that can be seen has its filter; one that comes after this line was not there.
+        self.server(&server)?;
         if !self.shared.allows(&server, &tool) {
             return Err(Failure::filtered_tool(&server, &tool));
         }
