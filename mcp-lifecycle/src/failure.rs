@@ -72,6 +72,24 @@ impl Failure {
         matches!(self.loss(), Loss::Permanent | Loss::Refused)
     }
 
+    /// What a person can do about it, where the failure itself does not say so.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Connect(error) => error.remedy(),
+            Self::Handshake(HandshakeError::Closed(closed) | HandshakeError::ProbeKilled(closed))
+            | Self::Lost(closed) => closed.reason().remedy(),
+            Self::Handshake(HandshakeError::Timeout) | Self::Timeout { .. } => {
+                Some("check that its command starts an MCP server, or give it more time to connect")
+            }
+            Self::Handshake(_)
+            | Self::List { .. }
+            | Self::Panicked
+            | Self::Unauthorized
+            | Self::Unresponsive { .. } => None,
+        }
+    }
+
     /// What the failure says about the next attempt.
     pub(crate) fn loss(&self) -> Loss {
         match self {

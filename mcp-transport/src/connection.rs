@@ -70,4 +70,15 @@ impl ConnectError {
             Self::Closed(_) | Self::Timeout => false,
         }
     }
+
+    /// What a person can do about it, where the error itself does not say so.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Closed(closed) => closed.reason().remedy(),
+            #[cfg(feature = "stdio")]
+            Self::Spawn(error) => error.remedy(),
+            Self::Timeout => Some("try again, or give it more time to connect"),
+        }
+    }
 }

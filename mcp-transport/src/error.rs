@@ -55,6 +55,18 @@ pub enum CloseReason {
     Stuck,
 }
 
+impl CloseReason {
+    /// What a person can do about it, where there is something.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::EndOfStream | Self::Exited(_) => Some("run its command in a terminal to see what it needs"),
+            Self::NotMcp => Some("check that its command starts an MCP server that prints nothing else"),
+            Self::Broken(_) | Self::Local | Self::Stuck => None,
+        }
+    }
+}
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {

@@ -67,4 +67,20 @@ impl SpawnError {
     pub fn is_permanent(&self) -> bool {
         !matches!(self, Self::Busy { .. } | Self::ResourceLimit { .. } | Self::Os { .. })
     }
+
+    /// What a person can do about it, where the error itself does not say so.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::BadCwd(_) => Some("make that folder, or name another working directory"),
+            Self::BadFormat { .. } => Some("name its interpreter as the command, or a build for this system"),
+            Self::Busy { .. } => Some("try again when it is complete"),
+            Self::Invalid { .. } => Some("correct it in the configuration"),
+            Self::NotExecutable { .. } => {
+                Some("set its executable bit, or name its interpreter as the command")
+            }
+            Self::ResourceLimit { .. } => Some("end other programs, or raise the limits of this user"),
+            Self::FactoryClosed | Self::NotFound { .. } | Self::Os { .. } => None,
+        }
+    }
 }
