@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use mcp_proto::{DecodeError, RawJson};
+use serde_json::Value;
 
 use crate::problem::Problem;
 
@@ -39,21 +40,22 @@ impl<'a> Words<'a> {
 
 /// Tool arguments: one JSON object, or `key=value` words.
 ///
-/// A value is a text where the tool's `schema` says so, and otherwise whatever JSON it reads as.
-pub(crate) fn tool_arguments(words: &[String], schema: &Value) -> Result<Map<String, Value>, Problem> {
+/// A value is a text where the tool's `schema` says so, and otherwise whatever JSON it reads as. JSON is
+/// passed on as it was written: a number keeps all its digits.
+pub(crate) fn tool_arguments(words: &[String], schema: &Value) -> Result<RawJson, Problem> {
     if let [json] = words
         && json.trim_start().starts_with('{')
     {
-        return serde_json::from_str(json)
+        return RawJson::from_text(json.as_str())
             .map_err(|error| Problem::usage(format!("the arguments are not a JSON object: {error}")));
     }
-    pairs(words)?
-        .into_iter()
-        .map(|(key, text)| {
-            let value = typed(text, schema.pointer("/properties").and_then(|known| known.get(key)));
-            Ok((key.to_owned(), value))
-        })
-        .collect()
+    let known = schema.pointer("/properties");
+    let values = pairs(words)?.into_iter().map(|(key, text)| {
+        let value = typed(text, known.and_then(|known| known.get(key)))?;
+        Ok((key, value))
+    });
+    let values: Result<BTreeMap<&str, RawJson>, DecodeError> = values.collect();
+    values.and_then(|values| RawJson::encode(&values)).map_err(|error| Problem::usage(error.to_string()))
 }
 
 /// Prompt arguments: `key=value` words; every value is a text.
@@ -69,12 +71,11 @@ fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, Problem> {
     Ok(words.iter().filter_map(|word| word.split_once('=')).collect())
 }
 
-fn typed(text: &str, schema: Option<&Value>) -> Value {
+fn typed(text: &str, schema: Option<&Value>) -> Result<RawJson, DecodeError> {
     let wanted = schema.and_then(|schema| schema.get("type")).and_then(Value::as_str);
-    let plain = || Value::String(text.to_owned());
-    match wanted {
-        Some("string") => plain(),
-        _ => serde_json::from_str(text).unwrap_or_else(|_| plain()),
+    match RawJson::from_text(text) {
+        Ok(value) if wanted != Some("string") => Ok(value),
+        _ => RawJson::encode(text),
     }
 }
 
@@ -105,15 +106,23 @@ mod tests {
         let schema = json!({"properties": {"text": {"type": "string"}, "number": {"type": "integer"}}});
         let given = tool_arguments(&words("text=5 number=5 other=true plain=a=b empty="), &schema).unwrap();
         assert_eq!(
-            Value::Object(given),
+            given.decode::<Value>().unwrap(),
             json!({"text": "5", "number": 5, "other": true, "plain": "a=b", "empty": ""})
         );
     }
 
     #[test]
+    fn f105_no_number_is_changed() {
+        let given = words("big=12345678901234567890123 huge=1e400 zero=-0 list=[0.10]");
+        let expected = r#"{"big":12345678901234567890123,"huge":1e400,"list":[0.10],"zero":-0}"#;
+        assert_eq!(tool_arguments(&given, &Value::Null).unwrap().get(), expected);
+        assert_eq!(tool_arguments(&[expected.to_owned()], &Value::Null).unwrap().get(), expected);
+    }
+
+    #[test]
     fn one_object_is_taken_as_it_is() {
         let given = tool_arguments(&[r#" {"a": "1"}"#.to_owned()], &Value::Null).unwrap();
-        assert_eq!(Value::Object(given), json!({"a": "1"}));
+        assert_eq!(given.get(), r#"{"a": "1"}"#);
         assert!(tool_arguments(&["{broken".to_owned()], &Value::Null).is_err());
         assert!(tool_arguments(&words("a"), &Value::Null).is_err());
         assert!(tool_arguments(&words("=a"), &Value::Null).is_err());

@@ -31,7 +31,6 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
         },
         |server| {
             let arguments = tool_arguments(words.arguments, &schema(server, words.name))?;
-            let arguments = RawJson::encode(&arguments).map_err(|error| Problem::usage(error.to_string()))?;
             Ok(CallTool::new(words.name).with_arguments(arguments))
         },
     )
