@@ -7,7 +7,10 @@
     reason = "test code"
 )]
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -64,9 +67,24 @@ impl Place {
     /// Runs the command and checks that no server is left afterwards.
     #[track_caller]
     fn run(&self, arguments: &[&str]) -> Run {
-        let output = self.command(arguments).output().unwrap();
+        self.finished(self.command(arguments))
+    }
+
+    /// The same, where nobody reads standard output.
+    #[track_caller]
+    fn run_unread(&self, arguments: &[&str]) -> Run {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = self.command(arguments);
+        command.stdout(writer);
+        self.finished(command)
+    }
+
+    #[track_caller]
+    fn finished(&self, mut command: Command) -> Run {
+        let output = command.output().unwrap();
         let left = checks::marked(&self.mark);
-        assert!(left.is_empty(), "left behind by {arguments:?}: {left:?}");
+        assert!(left.is_empty(), "left behind by {command:?}: {left:?}");
         Run {
             code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),
@@ -194,13 +212,31 @@ fn f002_a_working_directory_that_does_not_exist_is_named() {
     place.write(
         &json!({"mcpServers": {"a": {"command": PROGRAM, "args": ["fixture"], "cwd": "gone"}}}).to_string(),
     );
-    place.run(&["call", "a", "echo"]).fails(3, &["server \"a\"", "working directory", "gone"]);
+    place
+        .run(&["call", "a", "echo"])
+        .fails(3, &["server \"a\"", "working directory", "gone", "make that folder"]);
+}
+
+#[test]
+fn a_file_that_is_no_program_is_named_with_what_helps() {
+    let place = Place::new();
+    let file = place.folder.path().join("tool");
+    std::fs::write(&file, "no program").unwrap();
+    let path = file.to_str().unwrap();
+    place.run(&["call", "x", "--", path]).fails(3, &["tool", "is not executable", "set its executable bit"]);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    place
+        .run(&["call", "x", "--", path])
+        .fails(3, &["tool", "is not a program", "name its interpreter as the command"]);
 }
 
 #[test]
 fn f010_a_server_that_dies_at_start_is_shown_with_its_last_words() {
     let place = Place::with_servers(&[("bad", &["--on", "start: stderr cannot open the database; exit 1"])]);
-    place.run(&["call", "bad", "echo"]).fails(3, &["server \"bad\"", "status 1", "cannot open the database"]);
+    place.run(&["call", "bad", "echo"]).fails(
+        3,
+        &["server \"bad\"", "status 1", "cannot open the database", "run its command in a terminal"],
+    );
     let document = place.run(&["call", "bad", "echo", "--json"]);
     assert_eq!(document.code, 3);
     let document = document.document();
@@ -211,7 +247,9 @@ fn f010_a_server_that_dies_at_start_is_shown_with_its_last_words() {
 #[test]
 fn a_server_that_prints_garbage_is_told_from_a_broken_one() {
     let place = Place::with_servers(&[("noisy", &["--on", "start: noise 2000; hang"])]);
-    place.run(&["call", "noisy", "echo"]).fails(3, &["server \"noisy\"", "does not speak MCP"]);
+    place
+        .run(&["call", "noisy", "echo"])
+        .fails(3, &["server \"noisy\"", "does not speak MCP", "check that its command starts an MCP server"]);
 }
 
 #[test]
@@ -219,7 +257,7 @@ fn a_silent_server_ends_with_the_time() {
     let place = Place::with_servers(&[("mute", &["--on", "start: hang"]), ("slow", &[])]);
     place
         .run(&["call", "mute", "echo", "--timeout", "300ms"])
-        .fails(4, &["server \"mute\"", "did not get ready within"]);
+        .fails(4, &["server \"mute\"", "did not get ready within", "give it more time"]);
     place.run(&["call", "slow", "hang", "--timeout", "500ms"]).fails(4, &["server \"slow\""]);
     let document = place.run(&["call", "slow", "hang", "--timeout", "500ms", "--json"]).document();
     assert_eq!(
@@ -239,7 +277,78 @@ fn the_limits_of_the_configuration_hold() {
         json!({"slow": entry("timeout", &[]), "mute": entry("connectTimeout", &["--on", "start: hang"])});
     place.write(&json!({"mcpServers": servers}).to_string());
     place.run(&["call", "slow", "hang"]).fails(4, &["server \"slow\"", "no answer within 3"]);
-    place.run(&["call", "mute", "echo"]).fails(3, &["server \"mute\"", "not ready within 300 ms"]);
+    place
+        .run(&["call", "mute", "echo"])
+        .fails(3, &["server \"mute\"", "not ready within 300 ms", "give it more time to connect"]);
+}
+
+#[test]
+fn every_command_says_in_its_own_way_that_the_time_was_up() {
+    let place = Place::with_servers(&[("good", &[]), ("mute", &["--on", "start: hang"])]);
+    assert_eq!(place.run(&["status", "--timeout", "1s"]).code, 4);
+    assert_eq!(place.run(&["list", "mute", "--timeout", "300ms"]).code, 4);
+    let run = place.run(&["list", "--timeout", "1s", "--json"]);
+    assert_eq!(run.code, 3, "the others are shown");
+    let document = run.document();
+    assert_eq!(document["servers"][0]["ok"], true, "{document}");
+    let error = &document["servers"][1]["error"];
+    assert_eq!((&error["kind"], &error["retryable"]), (&json!("timeout"), &json!(true)), "{error}");
+}
+
+#[test]
+fn problems_say_what_can_have_happened_and_whether_to_try_again() {
+    let place = Place::new();
+    let off = json!({"command": PROGRAM, "args": ["fixture"], "enabled": false});
+    let gone = json!({"command": "no-such-program-7f3a"});
+    let dies = json!({"command": PROGRAM, "args": ["fixture", "--on", "start: exit 1"]});
+    place.write(&json!({"mcpServers": {"off": off, "gone": gone, "dies": dies}}).to_string());
+    for (server, code, is_retryable) in
+        [("unknown", 2, false), ("off", 3, false), ("gone", 3, false), ("dies", 3, true)]
+    {
+        let run = place.run(&["call", server, "echo", "--json"]);
+        let error = &run.document()["error"];
+        assert_eq!(run.code, code, "{server}: {error}");
+        assert_eq!(error["outcome"], "not_sent", "{server}: {error}");
+        assert_eq!(error["retryable"], is_retryable, "{server}: {error}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_changes_no_exit_code() {
+    let place = Place::with_servers(&[("bad", &["--on", "start: exit 1"]), ("good", &[])]);
+    for (arguments, code) in [
+        (&["call", "good", "echo", "message=x"][..], 0),
+        (&["call", "good", "fail"], 1),
+        (&["call", "good", "fail", "--json"], 1),
+        (&["read", "good", "fixture://text/2"], 0),
+        (&["list"], 3),
+        (&["list", "good"], 0),
+        (&["status"], 3),
+        (&["config", "check"], 0),
+        (&["status", "good", "--watch"], 0),
+    ] {
+        let run = place.run_unread(arguments);
+        assert_eq!((run.code, run.stderr.as_str()), (code, ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_excluded_tool_is_shown_and_cannot_be_called() {
+    let place = Place::new();
+    let transcript = place.folder.path().join("transcript");
+    let args = ["fixture", "--transcript", transcript.to_str().unwrap()];
+    let entry = |key: &str, tools: &[&str]| json!({"command": PROGRAM, "args": args, key: tools});
+    let servers = json!({"less": entry("excludeTools", &["echo"]), "few": entry("includeTools", &["fail"])});
+    place.write(&json!({"mcpServers": servers}).to_string());
+    for server in ["less", "few"] {
+        let run = place.run(&["call", server, "echo", "message=x"]);
+        run.fails(2, &[&format!("server \"{server}\""), "excludes the tool \"echo\"", "excludeTools"]);
+    }
+    assert!(Transcript::read(&transcript).servers().is_empty(), "nothing is started");
+    let run = place.run(&["list", "less"]);
+    assert!(run.stdout.contains("excluded by the configuration: echo\n"), "{}", run.stdout);
+    assert_eq!(place.run(&["list", "less", "--json"]).document()["servers"][0]["excluded"], json!(["echo"]));
+    assert_eq!(place.run(&["call", "few", "fail"]).code, 1);
 }
 
 #[test]
@@ -335,12 +444,15 @@ fn f157_a_server_sees_only_what_it_is_granted() {
     let flags = ["--on", "start: record-environment", "--transcript", transcript.to_str().unwrap()];
     let place = Place::with_servers(&[("s", &flags)]);
     let mut command = place.command(&["call", "s", "echo"]);
-    let output = command.env("HOST_TOKEN", "canary-7f3a").env("LD_LIBRARY_PATH", "/x").output().unwrap();
+    command.env("HOST_TOKEN", "canary-7f3a").env("LD_LIBRARY_PATH", "/x");
+    command.env("LOGNAME", OsStr::from_bytes(b"j\xf6rg"));
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let seen = Transcript::read(&transcript);
     let variables = &seen.events("environment").next().unwrap().value["variables"];
     assert_eq!(variables[MARK], json!(place.mark));
     assert!(variables["PATH"].is_string());
+    assert!(variables["LOGNAME"].is_string(), "also what is no text: {variables}");
     assert!(variables["HOST_TOKEN"].is_null() && variables["LD_LIBRARY_PATH"].is_null(), "{variables}");
 }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use mcp_client::{Client, ServerConfig};
-use mcp_lifecycle::{ServerHandle, ServerStatus, ShutdownReport, State};
+use mcp_lifecycle::{Failure, ServerHandle, ServerStatus, ShutdownReport, State};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -95,39 +95,50 @@ pub(crate) async fn ready(server: &ServerHandle, limit: Limit) -> Result<ServerS
     let status = server.settled(limit.patience()).await;
     match unreachable(&status) {
         None => Ok(status),
-        Some(_) if !status.state.is_settled() => Err(Problem::new(
-            Exit::TimedOut,
-            format!(
-                "server \"{}\" did not get ready within {}{}",
-                safe(&status.name),
-                human(limit.elapsed()),
-                cause(&status)
-            ),
-        )),
+        Some(_) if !status.state.is_settled() => {
+            let (name, waited) = (safe(&status.name), human(limit.elapsed()));
+            let why = match &status.last_error {
+                Some(failure) => explained(failure),
+                None => "give it more time, or see with -vvvv what it does".to_owned(),
+            };
+            let message = format!("server \"{name}\" did not get ready within {waited}: {why}");
+            Err(Problem::new(Exit::TimedOut, message).retryable(true))
+        }
         Some(_) if matches!(status.state, State::NeedsAuth) => Err(Problem::new(
             Exit::NeedsAuthorization,
             format!("server \"{}\" wants to know who is asking; it needs credentials", safe(&status.name)),
         )),
         Some(reason) => {
-            Err(Problem::new(Exit::Unreachable, format!("server \"{}\": {reason}", safe(&status.name))))
+            let message = format!("server \"{}\": {reason}", safe(&status.name));
+            Err(Problem::new(Exit::Unreachable, message).retryable(may_pass(&status)))
         }
     }
 }
 
-/// Why a server takes no calls; `None` if it does.
-pub(crate) fn unreachable(status: &ServerStatus) -> Option<String> {
+/// Why a server takes no calls and what can be done about it; `None` if it does.
+fn unreachable(status: &ServerStatus) -> Option<String> {
     match status.state {
         State::Ready { .. } => None,
         State::Disabled => Some("it is disabled by the configuration; set \"enabled\" to true".to_owned()),
         _ => Some(match &status.last_error {
-            Some(failure) => failure.to_string(),
+            Some(failure) => explained(failure),
             None => format!("it is {}", status.state.name()),
         }),
     }
 }
 
-fn cause(status: &ServerStatus) -> String {
-    status.last_error.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default()
+/// Whether the server may be reached later without another configuration.
+fn may_pass(status: &ServerStatus) -> bool {
+    let is_permanent = status.last_error.as_ref().is_some_and(|failure| failure.is_permanent());
+    !is_permanent && !matches!(status.state, State::Disabled)
+}
+
+/// What went wrong, and what can be done about it.
+fn explained(failure: &Failure) -> String {
+    match failure.remedy() {
+        Some(remedy) => format!("{failure} — {remedy}"),
+        None => failure.to_string(),
+    }
 }
 
 /// Tells what did not stop as it should.

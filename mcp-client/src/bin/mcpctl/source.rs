@@ -33,10 +33,10 @@ impl Source {
         output: &Output,
         program: &[String],
         name: Option<&str>,
-    ) -> Result<(String, Self), Problem> {
+    ) -> Result<ServerConfig, Problem> {
         if let Some(server) = ad_hoc(program)? {
             output.learn(server.secrets());
-            return Ok((server.name.clone(), Self { servers: vec![server], refused: Vec::new() }));
+            return Ok(server);
         }
         let name = name.ok_or_else(|| Problem::usage("give SERVER, or -- COMMAND"))?;
         let Loaded { path, file } = load(global, host)?;
@@ -48,7 +48,7 @@ impl Source {
         };
         output.learn(server.secrets());
         warn(output, &file, Some(name));
-        Ok((name.to_owned(), Self { servers: vec![server], refused: Vec::new() }))
+        Ok(server)
     }
 
     /// Every server there is, or the one that was asked for.
@@ -60,7 +60,8 @@ impl Source {
         name: Option<&str>,
     ) -> Result<Self, Problem> {
         if name.is_some() || !program.is_empty() {
-            return Self::one(global, host, output, program, name).map(|(_, source)| source);
+            let server = Self::one(global, host, output, program, name)?;
+            return Ok(Self { servers: vec![server], refused: Vec::new() });
         }
         let Loaded { file, .. } = load(global, host)?;
         file.servers.iter().for_each(|server| output.learn(server.secrets()));

@@ -17,11 +17,15 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
     let words = Words::split(&target.words, !target.program.is_empty(), "TOOL")?;
     // A slip in the arguments is told before anything is started.
     tool_arguments(words.arguments, &Value::Null)?;
+    let server = context.server(target, words.server)?;
+    if !server.settings.tools.allows(words.name) {
+        return Err(excluded(&server.name, words.name));
+    }
     let output = context.output.clone();
     let answer = ask(
         context,
         target,
-        words.server,
+        server,
         |options| match io::stderr().is_terminal() && !output.is_json() {
             true => options.with_progress({
                 let output = output.clone();
@@ -36,6 +40,15 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
     )
     .await?;
     answer.print(&output, ("tool", words.name), says_error, show)
+}
+
+/// The tool is there, perhaps, but the configuration keeps it from being called.
+fn excluded(server: &str, tool: &str) -> Problem {
+    let (server, tool) = (safe(server), safe(tool));
+    Problem::usage(format!(
+        "server \"{server}\": the configuration excludes the tool \"{tool}\"; \
+         change \"includeTools\" or \"excludeTools\" to call it"
+    ))
 }
 
 /// The schema of the tool's arguments, as the server gave it; null if it has no such tool.

@@ -1,7 +1,8 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mcp_client::ConfigError;
 use mcp_client::registry::scan;
+use mcp_client::{ConfigError, ToolFilter};
 use mcp_lifecycle::{Lists, ServerHandle, State};
 use mcp_proto::PeerInfo;
 use mcp_session::Listed;
@@ -11,7 +12,7 @@ use super::Context;
 use crate::args::TargetArgs;
 use crate::exit::Exit;
 use crate::output::{Output, Tone, safe};
-use crate::problem::Problem;
+use crate::problem::{Problem, concluded};
 use crate::running::{Limit, Persistence, ready, with_client};
 use crate::source::Source;
 
@@ -24,8 +25,9 @@ struct Section {
     outcome: Result<Offer, Problem>,
 }
 
-/// What a server offers, and how it introduced itself.
+/// What a server offers, how it introduced itself, and which of its tools the configuration leaves.
 struct Offer {
+    filter: ToolFilter,
     lists: Arc<Lists>,
     peer: Arc<PeerInfo>,
 }
@@ -40,6 +42,9 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
         [_, extra, ..] => return Err(Problem::usage(format!("{extra:?} is one word too many"))),
     };
     let Source { servers, refused } = Source::all(global, host, output, &target.program, name)?;
+    let is_for_one = name.is_some() || !target.program.is_empty();
+    let filters: BTreeMap<String, ToolFilter> =
+        servers.iter().map(|server| (server.name.clone(), server.settings.tools.clone())).collect();
     let limit = Limit::begin(target.timeout);
     let mut sections: Vec<Section> = with_client(host, output, Persistence::Once, servers, async |client| {
         let mut sections = Vec::new();
@@ -47,29 +52,39 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
             if name.is_none() && matches!(server.status().state, State::Disabled) {
                 continue;
             }
-            let outcome = offer(&server, limit).await;
+            let filter = filters.get(server.name()).cloned().unwrap_or_default();
+            let outcome = offer(&server, filter, limit).await;
             sections.push(Section { server: server.name().to_owned(), outcome });
         }
         Ok(sections)
     })
     .await?;
     sections.extend(refused.into_iter().map(Section::refused));
-    let exit = sections.iter().filter_map(|section| Some(section.outcome.as_ref().err()?.exit)).max();
-    if output.is_json() {
+    let failed = sections.iter().find_map(|section| Some(section.outcome.as_ref().err()?.exit));
+    let exit = match failed {
+        None => Exit::Success,
+        Some(exit) if is_for_one => exit,
+        // Each section says what is wrong with its server.
+        Some(_) => Exit::Unreachable,
+    };
+    let printed = if output.is_json() {
         let servers: Vec<Value> = sections.iter().map(Section::document).collect();
-        output.document(&json!({"servers": servers}))?;
+        output.document(&json!({"servers": servers})).map_err(Problem::from)
     } else {
-        print(output, &sections)?;
-    }
-    Ok(exit.unwrap_or(Exit::Success))
+        print(output, &sections)
+    };
+    concluded(printed, exit)
 }
 
-async fn offer(server: &ServerHandle, limit: Limit) -> Result<Offer, Problem> {
+async fn offer(server: &ServerHandle, filter: ToolFilter, limit: Limit) -> Result<Offer, Problem> {
     ready(server, limit).await?;
     match (server.lists(), server.peer()) {
-        (Some(lists), Some(peer)) => Ok(Offer { lists, peer }),
+        (Some(lists), Some(peer)) => Ok(Offer { filter, lists, peer }),
         // Between "ready" and this line the server has gone again.
-        _ => Err(Problem::new(Exit::Unreachable, format!("server \"{}\" went away", safe(server.name())))),
+        _ => {
+            let message = format!("server \"{}\" went away", safe(server.name()));
+            Err(Problem::new(Exit::Unreachable, message).retryable(true))
+        }
     }
 }
 
@@ -82,22 +97,20 @@ impl Section {
 
     fn document(&self) -> Value {
         match &self.outcome {
-            Ok(Offer { lists, peer }) => json!({
+            Ok(Offer { filter, lists, peer }) => json!({
                 "server": self.server,
                 "ok": true,
                 "info": peer.server,
                 "protocol": peer.version,
                 "suspicious": suspicious(lists),
+                "excluded": excluded(lists, filter),
                 "tools": lists.tools.items,
                 "resources": lists.resources.items,
                 "resourceTemplates": lists.templates.items,
                 "prompts": lists.prompts.items,
                 "truncated": is_truncated(lists),
             }),
-            Err(problem) => json!({
-                "server": self.server, "ok": false,
-                "error": {"kind": problem.exit.kind(), "message": problem.message},
-            }),
+            Err(problem) => json!({"server": self.server, "ok": false, "error": problem.document()}),
         }
     }
 }
@@ -113,9 +126,9 @@ fn print(output: &Output, sections: &[Section]) -> Result<(), Problem> {
     for section in sections {
         let name = output.tone(Tone::Strong, safe(&section.server));
         match &section.outcome {
-            Ok(Offer { lists, peer }) => {
+            Ok(Offer { filter, lists, peer }) => {
                 output.line(format!("{name}  {}", output.tone(Tone::Quiet, introduction(peer))))?;
-                print_lists(output, lists)?;
+                print_lists(output, lists, filter)?;
             }
             Err(problem) => output.line(format!("{name}  {}", output.tone(Tone::Bad, &problem.message)))?,
         }
@@ -140,11 +153,21 @@ fn suspicious(lists: &Lists) -> Vec<Value> {
     found.map(|(tool, findings)| json!({"tool": tool.name, "findings": findings})).collect()
 }
 
-fn print_lists(output: &Output, lists: &Lists) -> Result<(), Problem> {
+/// Tools that the server has and the configuration keeps from being called.
+fn excluded<'a>(lists: &'a Lists, filter: &ToolFilter) -> Vec<&'a str> {
+    lists.tools.items.iter().map(|tool| tool.name.as_str()).filter(|name| !filter.allows(name)).collect()
+}
+
+fn print_lists(output: &Output, lists: &Lists, filter: &ToolFilter) -> Result<(), Problem> {
     print_list(output, "tools", &lists.tools, |tool| (&tool.name, tool.description.as_deref()))?;
     for suspect in suspicious(lists) {
         let warning = format!("    ! hidden instructions? {}", safe(&suspect.to_string()));
         output.line(output.tone(Tone::Bad, warning))?;
+    }
+    let excluded = excluded(lists, filter);
+    if !excluded.is_empty() {
+        let note = format!("    excluded by the configuration: {}", safe(&excluded.join(", ")));
+        output.line(output.tone(Tone::Quiet, note))?;
     }
     print_list(output, "resources", &lists.resources, |item| (&item.uri, Some(item.name.as_str())))?;
     print_list(output, "templates", &lists.templates, |item| (&item.uri_template, Some(item.name.as_str())))?;

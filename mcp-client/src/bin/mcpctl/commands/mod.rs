@@ -9,7 +9,7 @@ pub(crate) mod status;
 
 use std::time::Duration;
 
-use mcp_client::Failure;
+use mcp_client::ServerConfig;
 use mcp_lifecycle::ServerHandle;
 use mcp_proto::{Method, RawJson, Request};
 use mcp_session::CallOptions;
@@ -20,7 +20,7 @@ use crate::args::{Global, TargetArgs};
 use crate::exit::Exit;
 use crate::host::Host;
 use crate::output::Output;
-use crate::problem::{Problem, exit_of};
+use crate::problem::{Problem, concluded};
 use crate::running::{Limit, Persistence, ready, with_client};
 use crate::source::Source;
 
@@ -35,15 +35,8 @@ pub(crate) struct Context {
 /// One answer of one server, as it was received.
 pub(crate) struct Answer {
     server: String,
-    outcome: Result<RawJson, Rejection>,
+    outcome: Result<RawJson, Problem>,
     elapsed: Duration,
-}
-
-/// Why there is no answer, in the form in which `--json` prints it.
-struct Rejection {
-    kind: &'static str,
-    failure: Option<Failure>,
-    problem: Problem,
 }
 
 /// A request whose answer is kept as it was received.
@@ -60,33 +53,36 @@ impl<R: Request> Request for Verbatim<R> {
     }
 }
 
-/// Connects to the one server that was asked for, and asks it once.
+impl Context {
+    /// The one server that a command works on: the ad-hoc one, or the one called `name`.
+    pub(crate) fn server(&self, target: &TargetArgs, name: Option<&str>) -> Result<ServerConfig, Problem> {
+        Source::one(&self.global, &self.host, &self.output, &target.program, name)
+    }
+}
+
+/// Connects to a server and asks it once.
 ///
 /// `request` is made when the server is ready, so that it can look at what the server offers.
 pub(crate) async fn ask<R: Request + Clone>(
     context: &Context,
     target: &TargetArgs,
-    server: Option<&str>,
+    server: ServerConfig,
     options: impl FnOnce(CallOptions) -> CallOptions,
     request: impl FnOnce(&ServerHandle) -> Result<R, Problem>,
 ) -> Result<Answer, Problem> {
-    let Context { global, host, output } = context;
-    let (name, source) = Source::one(global, host, output, &target.program, server)?;
+    let Context { host, output, .. } = context;
+    let name = server.name.clone();
     let limit = Limit::begin(target.timeout);
-    with_client(host, output, Persistence::Once, source.servers, async |client| {
+    with_client(host, output, Persistence::Once, vec![server], async |client| {
         let handle =
             client.server(&name).ok_or_else(|| Problem::usage(format!("there is no server {name:?}")))?;
         let outcome = match ready(&handle, limit).await {
-            Err(problem) => Err(Rejection { kind: problem.exit.kind(), failure: None, problem }),
+            Err(problem) => Err(problem),
             Ok(_) => {
                 let request = Verbatim(request(&handle)?);
                 let mut options = options(CallOptions::default());
                 options.deadline = limit.deadline();
-                handle.call(request, options).await.map_err(|error| {
-                    let failure = client.failure(&name, &error);
-                    let problem = Problem::new(exit_of(failure.kind), failure.message.clone());
-                    Rejection { kind: failure.kind.as_str(), failure: Some(failure), problem }
-                })
+                handle.call(request, options).await.map_err(|error| client.failure(&name, &error).into())
             }
         };
         Ok(Answer { server: name.clone(), outcome, elapsed: limit.elapsed() })
@@ -107,21 +103,21 @@ impl Answer {
         show: impl FnOnce(&RawJson) -> Result<String, Problem>,
     ) -> Result<Exit, Problem> {
         let failed = self.outcome.as_ref().is_ok_and(fails);
+        let exit = match &self.outcome {
+            Ok(_) if failed => Exit::Failed,
+            Ok(_) => Exit::Success,
+            Err(problem) => problem.exit,
+        };
         if output.is_json() {
             let document = self.document(subject, failed).to_string();
-            match &self.outcome {
-                Ok(_) => output.result(document)?,
-                Err(_) => output.line(document)?,
-            }
-            return Ok(match self.outcome {
-                Ok(_) if failed => Exit::Failed,
-                Ok(_) => Exit::Success,
-                Err(rejection) => rejection.problem.exit,
-            });
+            let printed = match &self.outcome {
+                Ok(_) => output.result(document),
+                Err(_) => output.line(document),
+            };
+            return concluded(printed, exit);
         }
-        let result = self.outcome.map_err(|rejection| rejection.problem)?;
-        output.result(show(&result)?)?;
-        Ok(if failed { Exit::Failed } else { Exit::Success })
+        let result = self.outcome?;
+        concluded(output.result(show(&result)?), exit)
     }
 
     fn document(&self, subject: (&str, &str), failed: bool) -> Value {
@@ -131,22 +127,10 @@ impl Answer {
         document.insert("ok".to_owned(), json!(self.outcome.is_ok() && !failed));
         match &self.outcome {
             Ok(result) => drop(document.insert("result".to_owned(), json!(result))),
-            Err(rejection) => drop(document.insert("error".to_owned(), rejection.document())),
+            Err(problem) => drop(document.insert("error".to_owned(), problem.document())),
         }
         let elapsed = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
         document.insert("elapsed_ms".to_owned(), json!(elapsed));
         Value::Object(document)
-    }
-}
-
-impl Rejection {
-    fn document(&self) -> Value {
-        let (outcome, retryable) = match &self.failure {
-            Some(failure) => (json!(failure.outcome), failure.retryable),
-            None => (json!("not_sent"), true),
-        };
-        json!({
-            "kind": self.kind, "message": self.problem.message, "outcome": outcome, "retryable": retryable,
-        })
     }
 }

@@ -13,7 +13,8 @@ pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, 
     let words = Words::split(&target.words, !target.program.is_empty(), "NAME")?;
     let arguments = prompt_arguments(words.arguments)?;
     let request = |_: &_| Ok(GetPrompt::new(words.name).with_arguments(arguments));
-    let answer = ask(context, target, words.server, |options| options, request).await?;
+    let server = context.server(target, words.server)?;
+    let answer = ask(context, target, server, |options| options, request).await?;
     answer.print(&context.output, ("prompt", words.name), |_| false, show)
 }
 

@@ -12,7 +12,8 @@ use crate::words::Words;
 pub(crate) async fn run(context: &Context, target: &TargetArgs) -> Result<Exit, Problem> {
     let words = Words::split(&target.words, !target.program.is_empty(), "URI")?.without_arguments()?;
     let request = |_: &_| Ok(ReadResource::new(words.name));
-    let answer = ask(context, target, words.server, |options| options, request).await?;
+    let server = context.server(target, words.server)?;
+    let answer = ask(context, target, server, |options| options, request).await?;
     answer.print(&context.output, ("uri", words.name), |_| false, show)
 }
 

@@ -8,7 +8,7 @@ use super::Context;
 use crate::args::StatusArgs;
 use crate::exit::Exit;
 use crate::output::{Output, Tone, safe};
-use crate::problem::Problem;
+use crate::problem::{Problem, concluded};
 use crate::running::{Limit, Persistence, with_client};
 use crate::source::Source;
 
@@ -29,32 +29,48 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> Result<Exit, Pr
     let limit = Limit::begin(target.timeout);
     let exit = with_client(host, output, persistence, servers, async |client| {
         if args.watch {
-            return watch(client, output).await;
+            return concluded(watch(client, output).await, Exit::Success);
         }
         for server in client.servers() {
             server.settled(limit.patience()).await;
         }
         let statuses = client.status();
-        show(output, &statuses)?;
-        let is_bad = |status: &ServerStatus| !matches!(status.state, State::Ready { .. } | State::Disabled);
-        Ok(if statuses.iter().any(is_bad) { Exit::Unreachable } else { Exit::Success })
+        let exit = statuses.iter().map(exit_of).max().unwrap_or(Exit::Success);
+        concluded(show(output, &statuses), exit)
     })
     .await?;
     Ok(if refused.is_empty() { exit } else { exit.max(Exit::Unreachable) })
 }
 
-/// Shows every change of state until interrupted.
-async fn watch(client: &Client, output: &Output) -> Result<Exit, Problem> {
-    let mut events = client.events();
-    for status in client.status() {
-        show_change(output, &status)?;
+fn exit_of(status: &ServerStatus) -> Exit {
+    match &status.state {
+        State::Ready { .. } | State::Disabled => Exit::Success,
+        state if state.is_settled() => Exit::Unreachable,
+        _ => Exit::TimedOut,
     }
-    loop {
-        match events.recv().await {
-            Ok(ServerEvent::StateChanged { status }) => show_change(output, &status)?,
-            Ok(_) | Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return Ok(Exit::Success),
+}
+
+/// Shows every change of state until interrupted.
+async fn watch(client: &Client, output: &Output) -> Result<(), Problem> {
+    let mut events = client.events();
+    let mut news = Some(client.status());
+    while let Some(statuses) = news {
+        for status in &statuses {
+            show_change(output, status)?;
         }
+        news = changed(events.recv().await, client);
+    }
+    Ok(())
+}
+
+/// Which states are to be shown after an event; `None` if there will be no more.
+fn changed(event: Result<ServerEvent, RecvError>, client: &Client) -> Option<Vec<ServerStatus>> {
+    match event {
+        Ok(ServerEvent::StateChanged { status }) => Some(vec![ServerStatus::clone(&status)]),
+        Ok(_) => Some(Vec::new()),
+        // Some changes were missed, and the last of them is what counts.
+        Err(RecvError::Lagged(_)) => Some(client.status()),
+        Err(RecvError::Closed) => None,
     }
 }
 
@@ -112,5 +128,24 @@ fn breaker(status: &ServerStatus) -> String {
         Value::String(name) => name,
         Value::Object(state) => state.values().find_map(Value::as_str).unwrap_or("?").to_owned(),
         _ => "?".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_client::{ServerConfig, ServerSettings, StdioServer};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_missed_changes_is_shown_every_server_again() {
+        let mut settings = ServerSettings::default();
+        settings.enabled = false;
+        let server = ServerConfig::new("off", StdioServer::new("none"), settings).unwrap();
+        let client = Client::builder().server(server).start(&tokio::runtime::Handle::current()).unwrap();
+        let shown = changed(Err(RecvError::Lagged(3)), &client).unwrap();
+        assert_eq!(shown.iter().map(|status| &*status.name).collect::<Vec<_>>(), ["off"]);
+        assert!(changed(Err(RecvError::Closed), &client).is_none());
+        client.shutdown().await;
     }
 }
