@@ -74,6 +74,15 @@ fn people_get_one_line_for_each_promise() {
 }
 
 #[test]
+fn a_demo_that_nobody_watches_to_its_end_has_shown_nothing() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_mcpctl"));
+    let output = demo.args(["demo", "--break", "park"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(1), &b""[..]));
+}
+
+#[test]
 fn nothing_to_break_of_that_name_is_a_usage_error() {
     let output = demo(&["--break", "everything"]);
     assert_eq!(output.status.code(), Some(2));

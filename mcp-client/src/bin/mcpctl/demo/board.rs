@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::output::{Output, Tone, safe};
-use crate::problem::Problem;
+use crate::problem::{Problem, concluded};
 
 /// One promise, judged.
 #[derive(Debug, Clone, Serialize)]
@@ -60,9 +60,10 @@ impl Board {
     /// Shows the verdict.
     pub(super) fn finish(self, shutdown: &Option<Arc<ShutdownReport>>) -> Result<Exit, Problem> {
         let failed = self.checks.iter().filter(|check| !check.ok).count();
-        if self.output.is_json() {
+        let exit = if failed == 0 { Exit::Success } else { Exit::Failed };
+        let printed = if self.output.is_json() {
             let document = Document { ok: failed == 0, checks: &self.checks, shutdown: shutdown.as_deref() };
-            self.output.document(&document)?;
+            self.output.document(&document)
         } else {
             let verdict = match failed {
                 0 => self.output.tone(Tone::Good, "every promise held"),
@@ -70,8 +71,8 @@ impl Board {
                     .output
                     .tone(Tone::Bad, format!("{failed} of {} promises were broken", self.checks.len())),
             };
-            self.output.line(verdict)?;
-        }
-        Ok(if failed == 0 { Exit::Success } else { Exit::Failed })
+            self.output.line(verdict)
+        };
+        concluded(printed, exit)
     }
 }

@@ -41,6 +41,9 @@ const AT_ONCE_LIMIT: Duration = Duration::from_secs(1);
 /// How long a parked server is watched for another start.
 const PARK_WATCH: Duration = Duration::from_millis(1500);
 
+/// How long a process may be seen that has been killed.
+const DYING: Duration = Duration::from_millis(100);
+
 /// What a stop may take longer than its bound.
 const STOP_SLACK: Duration = Duration::from_millis(100);
 
@@ -210,7 +213,7 @@ pub(super) async fn recovery(actor: &Actor<'_>) -> Check {
         let _ = tokio::time::timeout(PATIENCE, noticed).await;
     }
     let began = Instant::now();
-    actor.echo(HEALTHY, "after the kill", CALL).await;
+    let answer = actor.echo(HEALTHY, "after the kill", CALL).await;
     let elapsed = began.elapsed();
     let seen = actor.stage.transcript(HEALTHY);
     let by: Vec<i32> = seen
@@ -219,7 +222,9 @@ pub(super) async fn recovery(actor: &Actor<'_>) -> Check {
         .map(|record| record.pid)
         .collect();
     let is_gone = !actor.stage.alive(HEALTHY).contains(&first);
-    let ok = matches!(by.as_slice(), [pid] if *pid != first) && is_gone;
+    let ok = matches!(by.as_slice(), [pid] if *pid != first)
+        && is_gone
+        && says(&answer, "/result", "after the kill");
     let detail = match by.as_slice() {
         [] => format!("process {first} was killed, and the next call was never run"),
         by => {
@@ -229,8 +234,11 @@ pub(super) async fn recovery(actor: &Actor<'_>) -> Check {
     Check::new("recovery", ok, detail)
 }
 
-/// Stopping takes no longer than it may, although one server resists.
+/// Stopping takes no longer than it may, although one server resists; a server that does not is left to
+/// end by itself.
 pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Option<Arc<ShutdownReport>>) {
+    // Whether the healthy server came back after it was killed has been judged before.
+    let is_healthy = !actor.stage.alive(HEALTHY).is_empty();
     let began = Instant::now();
     let report = actor.client.shutdown().await;
     let elapsed = began.elapsed();
@@ -238,7 +246,7 @@ pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Option<Arc<ShutdownRe
     let asked = stubborn.events("eof").count() > 0;
     let healthy = actor.stage.transcript(HEALTHY);
     let by_itself = healthy.servers().last().and_then(|pid| healthy.exit_code(*pid)) == Some(0);
-    let ok = elapsed <= SHUTDOWN_BOUND + STOP_SLACK && asked;
+    let ok = elapsed <= SHUTDOWN_BOUND + STOP_SLACK && asked && (by_itself || !is_healthy);
     let detail = format!(
         "it took {} of at most {}; the healthy server {} by itself, the stubborn one was {} first",
         human(elapsed),
@@ -251,7 +259,15 @@ pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Option<Arc<ShutdownRe
 
 /// No process of any server is left, no grandchild and no zombie.
 pub(super) async fn nothing_left(stage: &Stage) -> Check {
-    let (alive, children) = (stage.all_alive(), scan::children());
+    let by = Instant::now() + DYING;
+    let (alive, children) = loop {
+        let left = (stage.all_alive(), scan::children());
+        if (left.0.is_empty() && left.1.is_empty()) || Instant::now() >= by {
+            break left;
+        }
+        // The end of a grandchild, which somebody else reaps, cannot be waited for.
+        sleep(Duration::from_millis(5)).await;
+    };
     let grandchildren = stage.transcript(STUBBORN).grandchildren().len();
     let ok = alive.is_empty() && children.is_empty() && grandchildren == 1;
     let detail = format!(

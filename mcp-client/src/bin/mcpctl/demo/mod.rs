@@ -21,13 +21,13 @@ use crate::args::DemoArgs;
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
 use crate::output::Output;
-use crate::problem::Problem;
+use crate::problem::{Problem, concluded};
 
 /// Runs the demo. The exit code is 0 only if every check holds.
 pub(crate) async fn run(output: &Output, args: &DemoArgs) -> Result<Exit, Problem> {
     if args.broken.iter().any(|name| name == "list") {
         for sabotage in Sabotage::ALL {
-            output.line(sabotage.name())?;
+            concluded(output.line(sabotage.name()), Exit::Success)?;
         }
         return Ok(Exit::Success);
     }
@@ -60,8 +60,9 @@ async fn play(stage: &Stage, output: &Output) -> Result<Exit, Problem> {
     board.add(checks::park(&actor, parked).await)?;
     let (shutdown, report) = checks::shutdown(&actor).await;
     board.add(shutdown)?;
-    drop(client);
+    // Before the client is dropped, which would kill what the shutdown had left.
     board.add(checks::nothing_left(stage).await)?;
+    drop(client);
     board.finish(&report)
 }
 
