@@ -45,13 +45,13 @@ impl Driver {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Closed> {
         self.shared.driver.register(cx.waker());
+        // Stop first, then what frees memory, then what brings new work.
+        if self.shared.is_stopping() {
+            return Poll::Ready(self.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Told));
+        }
+        self.expire(cx);
         let mut taken = 0;
         while taken < MESSAGES_PER_TURN {
-            // Stop first, then what frees memory, then what brings new work.
-            if self.shared.is_stopping() {
-                return Poll::Ready(self.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Told));
-            }
-            self.expire(cx);
             let received = ready!(self.receive.poll_receive(cx, &mut self.batch));
             taken += self.batch.len().max(1);
             for inbound in self.batch.drain(..) {

@@ -210,6 +210,7 @@ async fn closing_returns_by_its_deadline_whatever_the_server_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_send_that_finds_the_connection_closed_was_not_sent() {
+    fail_instead_of_hanging();
     let (connection, peer) = mcp_transport::testing::memory();
     let (connection, faults) = mcp_transport::testing::FaultTransport::wrap(connection);
     let options = SessionOptions::default().with_era(mcp_session::EraPolicy::Legacy);

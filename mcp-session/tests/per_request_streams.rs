@@ -102,6 +102,7 @@ impl Receive for Silent {
 }
 
 async fn opened(era: EraPolicy, answer: fn(&Value) -> Option<Value>) -> (Session, GivenUp) {
+    fail_instead_of_hanging();
     let given_up = GivenUp::default();
     let unfinished = Arc::default();
     let transport = Inline { given_up: Arc::clone(&given_up), unfinished, answer };

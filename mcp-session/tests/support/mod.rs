@@ -43,7 +43,7 @@ pub fn seconds(seconds: u64) -> Duration {
 /// Ends the tests with a failure if this one waits for something that never comes.
 ///
 /// On the paused clock a year passes at once when nobody has anything left to do.
-fn fail_instead_of_hanging() {
+pub fn fail_instead_of_hanging() {
     tokio::spawn(async {
         tokio::time::sleep(seconds(365 * 24 * 60 * 60)).await;
         eprintln!("a test waits for something that never comes");
