@@ -186,9 +186,10 @@ impl Gate {
                     .map_err(|_| GateError::Closed)?
             }
         };
+        // Wrapped before anything can refuse the call: its return must be told.
+        let permit = Permit { permit: Some(permit), returns: Arc::clone(&self.returns) };
         let published = self.published();
         let session = published.session.clone().ok_or(GateError::NotLive)?;
-        let permit = Permit { permit: Some(permit), returns: Arc::clone(&self.returns) };
         Ok(LiveSession { permit, session, generation: published.newest })
     }
 
@@ -220,8 +221,8 @@ impl Gate {
             let mut returned = std::pin::pin!(self.returns.returned.notified());
             returned.as_mut().enable();
             self.returns.are_awaited.store(true, Ordering::Relaxed);
-            // Pairs with the fence in `Permit::drop`: either that permit is seen to be free here, or
-            // its drop sees that it is awaited.
+            // Pairs with the fence in `Returns::tell`: either that permit is seen to be free here, or
+            // who gave it back sees that it is awaited.
             fence(Ordering::SeqCst);
             if self.in_flight() == 0 {
                 return;
@@ -291,28 +292,39 @@ impl LiveSession {
 }
 
 /// A place in the queue of a gate; given up when dropped.
-struct Place<'a>(&'a AtomicUsize);
+struct Place<'a>(&'a Gate);
 
 impl<'a> Place<'a> {
     fn take(gate: &'a Gate) -> Result<Self, GateError> {
         let taken = gate.queued.fetch_add(1, Ordering::Relaxed);
-        let place = Self(&gate.queued);
+        let place = Self(gate);
         if taken >= gate.queue_limit { Err(GateError::Overloaded) } else { Ok(place) }
+    }
+}
+
+impl Returns {
+    /// A permit may just have come back.
+    fn tell(&self) {
+        fence(Ordering::SeqCst);
+        if self.are_awaited.load(Ordering::Relaxed) {
+            self.returned.notify_waiters();
+        }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         drop(self.permit.take());
-        fence(Ordering::SeqCst);
-        if self.returns.are_awaited.load(Ordering::Relaxed) {
-            self.returns.returned.notify_waiters();
-        }
+        self.returns.tell();
     }
 }
 
+/// Who leaves the queue may have been given a permit that it never saw: the semaphore hands one to the
+/// first in line, who then finds the gate closed, is too late or goes away. It is back by now, because
+/// the place is taken before the wait for a permit begins, and so outlives it.
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.queued.fetch_sub(1, Ordering::Relaxed);
+        self.0.returns.tell();
     }
 }
