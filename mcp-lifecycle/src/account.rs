@@ -43,10 +43,9 @@ impl Account {
         self.breaker.on_answer();
     }
 
-    /// A connection that was ready broke. Tells whether calls are refused from now on.
-    pub(crate) fn on_strike(&mut self, generation: u64, now: Instant) -> bool {
+    /// A connection that was ready broke.
+    pub(crate) fn on_loss(&mut self) {
         self.losses += 1;
-        self.breaker.on_strike(generation, now)
     }
 
     /// Whether one more repeat is affordable.

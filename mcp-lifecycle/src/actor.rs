@@ -294,9 +294,8 @@ impl Actor {
             Action::Refuse => self.server.gate.close(),
             Action::Retract(generation) => self.server.gate.retract(generation),
             Action::Strike(generation) => {
-                if self.server.account().on_strike(generation, Instant::now()) {
-                    tracing::warn!(server = %self.server.name, generation, "calls are refused: the connection keeps breaking");
-                }
+                self.server.account().on_loss();
+                self.server.strike(generation);
             }
         }
     }

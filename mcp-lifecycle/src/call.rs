@@ -210,7 +210,7 @@ impl<'a> Path<'a> {
         use mcp_session::CallError as Error;
         match error {
             Error::SessionGone { closed, .. } if *closed.reason() != CloseReason::Local => {
-                self.server.account().breaker.on_strike(generation, Instant::now());
+                self.server.strike(generation);
             }
             Error::Timeout { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.orders.give(|wishes| wishes.suspect = Some(generation));

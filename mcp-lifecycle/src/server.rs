@@ -94,6 +94,15 @@ impl Server {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The connection of `generation` broke: one strike, whoever sees it first, the owner or a call that
+    /// ended with it. Whoever opens the breaker says so.
+    pub(crate) fn strike(&self, generation: u64) {
+        let has_opened = self.account().breaker.on_strike(generation, Instant::now());
+        if has_opened {
+            tracing::warn!(server = %self.name, generation, "calls are refused: the connection keeps breaking");
+        }
+    }
+
     pub(crate) fn state(&self) -> State {
         self.status.borrow().state
     }

@@ -17,11 +17,14 @@ use futures_util::future::join_all;
 use mcp_lifecycle::{BreakerState, CallError, ServerOptions, Startup, State, SupervisorOptions, WaitingFor};
 use mcp_proto::{GetPrompt, ListTools, ReadResource};
 use mcp_session::{CallOptions, CallOutcome, ListLimits};
+use mcp_transport::testing::checks::LogCapture;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
 use mcp_transport::{CloseReason, Exit};
 use serde_json::json;
 use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, tool, until};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::Level;
 
 #[tokio::test(start_paused = true)]
 async fn a_disabled_server_refuses_at_once_and_serves_when_switched_on() {
@@ -335,6 +338,36 @@ async fn statuses_and_reports_have_a_form_for_machines() {
             "name": "one", "ending": "clean", "calls_cancelled": 0, "tasks_aborted": 0, "exceeded": [],
         }]})
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_opening_of_the_breaker_is_logged_once_whoever_sees_the_last_loss_first() {
+    for call_sees_it_first in [true, false] {
+        let (log, _guard) = LogCapture::on_this_thread();
+        let mut bench = Bench::new();
+        let script = ServerScript::legacy();
+        let server = bench.add("one", &script, unparked());
+        for _ in 0..5 {
+            ready(&server).await;
+            let (caller, losses) = (server.clone(), server.status().losses);
+            let mut call = JoinSet::new();
+            if call_sees_it_first {
+                // A task of its own is woken by the session, before the owner hears of the loss.
+                call.spawn(async move { caller.call(tool("crash"), CallOptions::default()).await });
+                call.join_next().await.unwrap().unwrap().unwrap_err();
+            } else {
+                let mut call = Box::pin(caller.call(tool("crash"), CallOptions::default()));
+                assert!(call.as_mut().now_or_never().is_none());
+                until(&server, |status| (status.losses > losses).then_some(())).await;
+                call.await.unwrap_err();
+            }
+        }
+        assert_eq!(server.status().breaker, BreakerState::Open);
+        let told = log.at(Level::WARN);
+        let told = told.iter().filter(|event| event.message.starts_with("calls are refused")).count();
+        assert_eq!(told, 1, "the call first: {call_sees_it_first}");
+        bench.end().await;
+    }
 }
 
 /// A server that is never parked, so that only the breaker stands in the way.
