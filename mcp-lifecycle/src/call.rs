@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_proto::{Method, Paginated, Request};
 use mcp_session::{CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession};
@@ -47,6 +48,8 @@ struct Path<'a> {
     method: Method,
     options: CallOptions,
     started: Instant,
+    /// How long it may go without progress.
+    soft: Duration,
     /// The request must have left by then.
     by: Instant,
     repeat: Repeat,
@@ -82,8 +85,9 @@ impl<'a> Path<'a> {
         let Some(place) = server.runtime.take_call() else {
             return Err(CallError::Overloaded { server: Arc::clone(&server.name) });
         };
-        let started = Instant::now();
-        let admission = server.account().admit(started);
+        let now = Instant::now();
+        let started = options.began.unwrap_or(now);
+        let admission = server.account().admit(now);
         let probe = match admission {
             Admission::Pass => None,
             Admission::Probe(number) => Some(Probe { server, number }),
@@ -103,7 +107,18 @@ impl<'a> Path<'a> {
         let is_safe = method.is_idempotent() || (method == Method::TOOLS_CALL && is_declared);
         let repeat = if is_safe { Repeat::Safe } else { Repeat::Never };
         let by = later(started, soft).min(hard);
-        Ok(Self { server, method, options, started, by, repeat, unknown: None, _place: place, _probe: probe })
+        Ok(Self {
+            server,
+            method,
+            options,
+            started,
+            soft,
+            by,
+            repeat,
+            unknown: None,
+            _place: place,
+            _probe: probe,
+        })
     }
 
     async fn walk<T, F, Sent>(mut self, send: F) -> Result<T, CallError>
@@ -180,11 +195,10 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The options of one attempt: what the call has waited counts against its soft limit.
+    /// The options of one attempt: what the call has waited counts against its soft limit, until the
+    /// server reports progress.
     fn options_for_now(&self) -> CallOptions {
-        let mut options = self.options.clone();
-        options.timeout = Some(left(self.by));
-        options
+        self.options.clone().with_timeout(self.soft).with_began(self.started)
     }
 
     /// The retry rule: what was not sent may be sent; what may have run only if that does no harm.

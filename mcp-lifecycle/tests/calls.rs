@@ -370,6 +370,54 @@ async fn the_opening_of_the_breaker_is_logged_once_whoever_sees_the_last_loss_fi
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn f109_progress_starts_the_whole_limit_anew_however_long_the_call_has_waited_before() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain());
+    let began = Instant::now();
+    let call = server.call(tool("slow"), CallOptions::default().with_progress(|_| {}));
+    let play = async {
+        let peer = connector.next_peer().await;
+        tokio::time::sleep(seconds(55)).await; // nearly the whole limit of the call
+        accept(&peer).await;
+        let request = peer.expect("tools/call").await;
+        let report = |progress: u32| {
+            peer.send(json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": request.value["id"], "progress": progress}}))
+        };
+        tokio::time::sleep(seconds(4)).await;
+        report(1).await;
+        tokio::time::sleep(seconds(50)).await;
+        report(2).await;
+        peer
+    };
+    let ((result, elapsed), _peer) = tokio::join!(async { (call.await, began.elapsed()) }, play);
+    let error = result.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(elapsed, seconds(55 + 4 + 50 + 60));
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_has_waited_counts_against_its_limit_until_there_is_progress() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain());
+    let began = Instant::now();
+    let call = server.call(tool("hang"), CallOptions::default());
+    let play = async {
+        let peer = connector.next_peer().await;
+        tokio::time::sleep(seconds(55)).await; // nearly the whole limit of the call
+        accept(&peer).await;
+        peer
+    };
+    let ((result, elapsed), _peer) = tokio::join!(async { (call.await, began.elapsed()) }, play);
+    assert!(result.unwrap_err().is_timeout());
+    assert_eq!(elapsed, seconds(60));
+    bench.end().await;
+}
+
 /// A server that is never parked, so that only the breaker stands in the way.
 fn unparked() -> ServerOptions {
     plain().with_park_after(1000)

@@ -81,7 +81,7 @@ pub(crate) async fn fetch<R: Paginated>(
     options: CallOptions,
     limits: ListLimits,
 ) -> Result<Listed<R::Item>, CallError> {
-    let options = session.handle.for_whole_list(options);
+    let mut options = session.handle.for_whole_list(options);
     let is_gated = permit.is_some();
     let mut items = Vec::new();
     let mut cursor = None;
@@ -97,6 +97,8 @@ pub(crate) async fn fetch<R: Paginated>(
             "the permit comes back with the page"
         );
         let mut call = session.start(R::METHOD, &R::page(cursor.clone()), options.clone(), pass);
+        // What was waited before the list began is no matter of the pages after the first.
+        options.began = None;
         let result = match poll_fn(|cx| call.poll_answer(cx)).await {
             Ok((result, returned)) => {
                 permit = returned;

@@ -61,6 +61,8 @@ pub struct CallOptions {
     /// How long the call may go without progress. Default [`SessionOptions::call_limit`], or no limit
     /// of its own where a `deadline` is given.
     pub timeout: Option<Duration>,
+    /// When the call began, if that was before it reached the session: both limits count from there.
+    pub began: Option<Instant>,
     /// Is shown the progress of the call, see [`with_progress`](Self::with_progress).
     pub progress: Option<ProgressHandler>,
     /// Further members of the request's `_meta`.
@@ -192,6 +194,15 @@ impl CallOptions {
         self
     }
 
+    /// Counts the limits of the call from `began`, for a call that has waited for its session.
+    ///
+    /// Progress starts the whole `timeout` anew, from the moment it comes.
+    #[must_use]
+    pub fn with_began(mut self, began: Instant) -> Self {
+        self.began = Some(began);
+        self
+    }
+
     /// Asks for progress and shows it to `handler`, at most 20 times a second, the newest each time.
     ///
     /// The handler runs inside the caller's own poll of the call: a slow one delays only this call,
@@ -234,6 +245,7 @@ impl fmt::Debug for CallOptions {
         f.debug_struct("CallOptions")
             .field("deadline", &self.deadline)
             .field("timeout", &self.timeout)
+            .field("began", &self.began)
             .field("progress", &self.progress.is_some())
             .finish_non_exhaustive()
     }

@@ -49,12 +49,14 @@ impl Handle {
     pub(crate) fn for_whole_list(&self, mut options: CallOptions) -> CallOptions {
         if options.deadline.is_none() {
             options.timeout.get_or_insert(self.call_limit);
-            options.deadline = Some(later(Instant::now(), self.hard_limit));
+            let began = options.began.unwrap_or_else(Instant::now);
+            options.deadline = Some(later(began, self.hard_limit));
         }
         options
     }
 
     fn patience(&self, started: Instant, options: &CallOptions) -> Patience {
+        let started = options.began.unwrap_or(started);
         let hard_end = options.deadline.unwrap_or_else(|| later(started, self.hard_limit));
         let soft = options.timeout.unwrap_or_else(|| match options.deadline {
             Some(deadline) => deadline.saturating_duration_since(started),

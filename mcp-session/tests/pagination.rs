@@ -11,7 +11,7 @@
 mod support;
 
 use mcp_proto::{ListResources, ListTools, Tool};
-use mcp_session::{CallError, CallOptions, ListLimits, Listed, Session, Truncated};
+use mcp_session::{CallError, CallOptions, CallOutcome, ListLimits, Listed, Session, Truncated};
 use mcp_transport::testing::{Received, ScriptedPeer};
 use serde_json::{Value, json};
 use support::*;
@@ -223,4 +223,27 @@ async fn a_dropped_list_cancels_the_page_it_waits_for() {
     drop(listing);
     assert_quiescent(&it.session);
     assert_eq!(cancelled_ids(&it.peer), [request.value["id"].as_i64().unwrap()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_waited_before_the_list_counts_against_its_first_page_only() {
+    let it = legacy().await;
+    let began = Instant::now();
+    tokio::time::sleep(seconds(55)).await; // for a connection, say
+    let options = CallOptions::default().with_timeout(seconds(60)).with_began(began);
+    let serve = async |first: u64, second: u64| {
+        let request = it.peer.expect("tools/list").await;
+        tokio::time::sleep(seconds(first)).await;
+        it.peer.respond(request.id(), page(&["a"], Some("2"))).await;
+        let request = it.peer.expect("tools/list").await;
+        tokio::time::sleep(seconds(second)).await;
+        it.peer.respond(request.id(), page(&["b"], None)).await;
+    };
+    let fetch = it.session.list::<ListTools>(options.clone(), ListLimits::default());
+    let (listed, ()) = tokio::join!(fetch, serve(4, 50));
+    let listed = listed.unwrap();
+    assert_eq!((names(&listed), listed.truncated), (vec!["a", "b"], None));
+
+    let late = it.session.list::<ListTools>(options, ListLimits::default()).await.unwrap_err();
+    assert!(late.is_timeout() && late.outcome() == CallOutcome::NotSent, "{late}");
 }
