@@ -33,8 +33,8 @@ impl Driver {
     /// Runs until the connection has ended; returns how.
     ///
     /// Ends as well when the last handle of the session is gone. After
-    /// [`Session::close`](crate::Session::close) it goes on reading until the transport has closed, so
-    /// that a server which still writes can come to its end.
+    /// [`Session::close`](crate::Session::close) it reads on until the receiving half of the transport
+    /// ends, which may be at once (stdio): what a server still writes is then the transport's to discard.
     ///
     /// # Cancel safety
     ///
