@@ -42,6 +42,9 @@ struct Stopping {
     plan: StopPlan,
     report: ServerReport,
     is_aborted: bool,
+    /// The present step has been given back a standstill of the runtime. Once for each step: a runtime
+    /// that stands still again and again must come to an end as well.
+    is_excused: bool,
 }
 
 /// One thing that the actor has to deal with.
@@ -138,10 +141,11 @@ impl Actor {
                 let plan =
                     shutdown.unwrap_or_else(|| StopPlan::new(Instant::now(), limits.drain, limits.total));
                 let report = ServerReport::new(Arc::clone(&self.server.name));
-                self.stopping = Some(Stopping { plan, report, is_aborted: false });
+                self.stopping = Some(Stopping { plan, report, is_aborted: false, is_excused: false });
                 self.feed(Event::Stop);
             }
         }
+        self.tell_end();
         // A connection that is being closed already has as much time as the plan leaves, no more.
         if let Some(link) = self.link.as_ref().filter(|link| link.is_closing()) {
             link.close(self.close_by());
@@ -227,6 +231,9 @@ impl Actor {
 
     fn on_drained(&mut self, generation: u64) {
         self.draining = None;
+        if let Some(stopping) = &mut self.stopping {
+            stopping.is_excused = false;
+        }
         self.feed(Event::Drained(generation));
     }
 
@@ -235,8 +242,12 @@ impl Actor {
         let running = self.server.gate.in_flight();
         let Some(stopping) = &mut self.stopping else { return self.feed(Event::Tick) };
         let due = stopping.next_deadline(self.draining.is_some());
-        if now < due || stopping.plan.excuse(due, now) {
+        if now < due {
             return;
+        }
+        if !stopping.is_excused && stopping.plan.excuse(due, now) {
+            stopping.is_excused = true;
+            return self.tell_end();
         }
         let elapsed = now.saturating_duration_since(stopping.plan.began);
         if let Some(generation) = self.draining {
@@ -244,7 +255,7 @@ impl Actor {
             stopping.report.exceed(StopStep::Drain, elapsed, format!("{running} running calls"));
             self.on_drained(generation);
         } else if !stopping.is_aborted {
-            stopping.is_aborted = true;
+            (stopping.is_aborted, stopping.is_excused) = (true, false);
             let generation = self.link.as_ref().map_or(0, |link| link.generation);
             stopping.report.tasks_aborted += self.tasks.len();
             stopping.report.exceed(StopStep::Join, elapsed, format!("the task of connection {generation}"));
@@ -325,6 +336,11 @@ impl Actor {
             self.server.ended.set(stopping.report);
         }
         self.server.retire();
+    }
+
+    /// Tells the root until when it has to wait: it must not overtake the steps that are left.
+    fn tell_end(&self) {
+        self.server.set_end(self.stopping.as_ref().map(|stopping| stopping.plan.end_by));
     }
 
     /// Whether losses are no news: the server is stopped, or its supervisor was dropped.

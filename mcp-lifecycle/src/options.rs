@@ -179,7 +179,8 @@ pub type KillHook = Arc<dyn Fn() + Send + Sync>;
 pub struct SupervisorOptions {
     /// How long running calls may go on when it shuts down. Default 5 s.
     pub drain: Duration,
-    /// How long shutting down may take as a whole. Default 10 s.
+    /// How long shutting down may take as a whole, not counting time in which the runtime stood still;
+    /// see [`Supervisor::shutdown`](crate::Supervisor::shutdown). Default 10 s.
     pub total: Duration,
     /// Calls that may run or wait at once, over all servers. Default 10 000.
     pub in_flight: usize,

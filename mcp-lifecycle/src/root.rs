@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::registry::Registry;
 use crate::report::{ServerReport, ShutdownReport};
 use crate::server::Server;
-use crate::stop_plan::{StopPlan, standstill};
+use crate::stop_plan::{MOMENT, StopPlan, standstill};
 use crate::timer;
 
 /// How long after its limit an actor is still waited for.
@@ -80,17 +80,27 @@ impl Root {
         self.registry.report.set(report);
     }
 
+    /// Joins the actors. They keep their limits themselves; the one here is for an actor that does not
+    /// get to run, and it comes after theirs, also when a standstill of the runtime has moved those.
     async fn join_all(&mut self, plan: StopPlan) {
-        // Actors keep the limit themselves; this one is for an actor that does not get to run.
-        let mut limit = plan.end_by + ACTOR_SLACK;
+        let mut limit = self.limit(plan);
+        let mut until = limit;
         while !self.actors.is_empty() {
             tokio::select! {
                 biased;
                 Some(joined) = self.actors.join_next_with_id() => self.on_joined(joined),
-                () = timer::until(Some(limit)) => match standstill(limit, Instant::now()) {
-                    Some(late) => limit += late,
-                    None => break,
-                },
+                () = timer::until(Some(until)) => {
+                    let (now, moved) = (Instant::now(), self.limit(plan));
+                    if moved > limit {
+                        limit = moved;
+                        until = moved.max(now + MOMENT);
+                    } else if until == limit && standstill(limit, now).is_some() {
+                        // The actors slept as long, and may not have looked at their own limits yet.
+                        until = now + MOMENT;
+                    } else {
+                        break;
+                    }
+                }
             }
         }
         for server in std::mem::take(&mut self.owners).into_values() {
@@ -98,6 +108,12 @@ impl Root {
             server.retire();
         }
         self.actors.abort_all();
+    }
+
+    /// When every actor that is left must have ended.
+    fn limit(&self, plan: StopPlan) -> Instant {
+        let ends = self.owners.values().filter_map(|server| server.end_by());
+        ends.fold(plan.end_by, Instant::max) + ACTOR_SLACK
     }
 
     fn on_joined(&mut self, joined: Result<(Id, ()), JoinError>) {

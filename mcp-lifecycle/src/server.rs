@@ -39,6 +39,8 @@ pub(crate) struct Server {
     pub(crate) ended: Latch<ServerReport>,
     account: Mutex<Account>,
     offer: Mutex<Option<Offer>>,
+    /// Until when its owner may take to stop it, once it has begun to.
+    end_by: Mutex<Option<Instant>>,
     /// Calls that wait for it to be ready.
     waiting: AtomicUsize,
     is_removed: AtomicBool,
@@ -85,6 +87,7 @@ impl Server {
             ended: Latch::new(),
             account: Mutex::new(account),
             offer: Mutex::default(),
+            end_by: Mutex::default(),
             waiting: AtomicUsize::new(0),
             is_removed: AtomicBool::new(false),
         }
@@ -117,6 +120,14 @@ impl Server {
 
     pub(crate) fn set_offer(&self, offer: Option<Offer>) {
         *self.lock_offer() = offer;
+    }
+
+    pub(crate) fn end_by(&self) -> Option<Instant> {
+        *self.end_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_end(&self, by: Option<Instant>) {
+        *self.end_by.lock().unwrap_or_else(PoisonError::into_inner) = by;
     }
 
     /// The status with the figures of this moment.

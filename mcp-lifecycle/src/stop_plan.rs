@@ -6,10 +6,14 @@ use tokio::time::Instant;
 const MARGIN: Duration = Duration::from_millis(200);
 /// A timer that fires this late shows that the runtime stood still meanwhile.
 const STOOD_STILL: Duration = Duration::from_millis(100);
+/// In which everybody can catch up with what has happened while the runtime stood still.
+pub(crate) const MOMENT: Duration = Duration::from_millis(100);
 /// Further ahead than any limit, and far from the end of the clock.
 const DECADES: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
 
 /// The deadlines of one stop, fixed when the sequence begins, by whoever runs it.
+///
+/// They move for one reason: the runtime stood still, and nothing could be done in that time.
 ///
 /// ```text
 ///   began ── running calls finish ── drain_by ── connection closes ── close_by ── abort_at ── end_by
@@ -52,17 +56,15 @@ impl StopPlan {
     pub(crate) fn excuse(&mut self, due: Instant, now: Instant) -> bool {
         let Some(late) = standstill(due, now) else { return false };
         for deadline in [&mut self.drain_by, &mut self.close_by, &mut self.abort_at, &mut self.end_by] {
-            *deadline += late;
+            *deadline += late + MOMENT;
         }
         true
     }
 }
 
-/// How long the runtime stood still, if a timer that was `due` shows that it did; with a moment on top
-/// in which everybody can catch up with what has happened meanwhile.
+/// How long the runtime stood still, if a timer that was `due` shows that it did.
 pub(crate) fn standstill(due: Instant, now: Instant) -> Option<Duration> {
-    let late = now.saturating_duration_since(due);
-    (late >= STOOD_STILL).then(|| late + STOOD_STILL)
+    Some(now.saturating_duration_since(due)).filter(|late| *late >= STOOD_STILL)
 }
 
 /// `start + span`, without overflow.
@@ -96,7 +98,7 @@ mod tests {
         assert!(!plan.excuse(plan.drain_by, plan.drain_by + Duration::from_millis(99)));
         assert_eq!(plan, before);
         assert!(plan.excuse(plan.drain_by, plan.drain_by + Duration::from_secs(20)));
-        let moved = Duration::from_secs(20) + STOOD_STILL;
+        let moved = Duration::from_secs(20) + MOMENT;
         assert_eq!(plan.close_by, before.close_by + moved);
         assert_eq!(plan.end_by, before.end_by + moved);
     }

@@ -109,6 +109,12 @@ impl Supervisor {
     ///
     /// Begins at once and goes on under the supervisor, whatever becomes of the returned future. Calling
     /// it again joins the same shutdown.
+    ///
+    /// It takes no longer than [`SupervisorOptions::total`] and 100 ms. One thing is not counted: time
+    /// in which the runtime itself stood still (a timer of the shutdown fired 100 ms late or more), for
+    /// nothing could be done in it. Each of the three steps (running calls finish, connections close,
+    /// tasks end) is given one such time back, with 100 ms to catch up; a further one counts. So a
+    /// runtime that is blocked again and again delays the end by three standstills, not for ever.
     pub fn shutdown(&self) -> Shutdown {
         self.owner.registry.stop();
         Shutdown::new(Arc::clone(&self.owner))

@@ -15,18 +15,20 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use mcp_lifecycle::{
-    AddError, CallError, ServerOptions, ServerSpec, Startup, State, StopStep, Supervisor, SupervisorOptions,
+    AddError, CallError, ServerHandle, ServerOptions, ServerSpec, Startup, State, StopStep, Supervisor,
+    SupervisorOptions,
 };
-use mcp_proto::ListTools;
+use mcp_proto::{CallToolResult, ListTools};
 use mcp_session::{CallOptions, CallOutcome, ListLimits};
 use mcp_transport::testing::checks::LogCapture;
-use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
+use mcp_transport::testing::{MemoryConnector, ScriptedPeer, ServerScript, ToolBehaviour};
 use mcp_transport::{ConnectError, Connector, Ending};
 use support::{
     Bench, Blocking, CloseFault, Faulty, accept, assert_quiescent, echo, in_seconds, milliseconds, plain,
     ready, seconds, tool, until,
 };
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Level;
 
@@ -229,6 +231,69 @@ async fn i34_time_in_which_the_runtime_stood_still_is_not_taken_from_running_cal
     });
     result.unwrap();
     assert!(report.is_clean(), "{report:?}");
+    bench.end().await;
+}
+
+/// A server that is ready and has a call which it never answers; its connection takes four seconds to
+/// close.
+async fn busy(bench: &Bench) -> (ServerHandle, ScriptedPeer, JoinSet<Result<CallToolResult, CallError>>) {
+    let connector = MemoryConnector::new();
+    let slow = Faulty { inner: connector.clone(), fault: CloseFault::Takes(seconds(4)) };
+    let server = bench.supervisor.add(ServerSpec::new("one", Arc::new(slow)).with_options(plain())).unwrap();
+    let peer = connector.next_peer().await;
+    accept(&peer).await;
+    ready(&server).await;
+    let (caller, mut call) = (server.clone(), JoinSet::new());
+    call.spawn(async move { caller.call(tool("hang"), CallOptions::default()).await });
+    peer.expect("tools/call").await;
+    (server, peer, call)
+}
+
+#[tokio::test(start_paused = true)]
+async fn i34_after_a_standstill_the_root_overtakes_no_step_of_a_server_that_stops() {
+    // Blocked from the fourth second on, until the drain is late, and until even the whole limit is late.
+    for (removed_first, blocked) in [(false, 5), (false, 20), (true, 5), (true, 20)] {
+        let bench = Bench::new();
+        let (server, peer, mut call) = busy(&bench).await;
+        let removal = removed_first.then(|| bench.supervisor.remove("one").unwrap());
+        let shutdown = bench.supervisor.shutdown();
+        until(&server, |status| (status.state == State::Draining).then_some(())).await;
+        tokio::time::sleep(seconds(4)).await;
+        tokio::time::advance(seconds(blocked)).await;
+        let report = shutdown.await;
+
+        // The call gets a moment more, then it is cancelled, and the connection has the time it needs.
+        let drained = seconds(4 + blocked) + milliseconds(100);
+        assert_eq!(report.elapsed, drained + seconds(4), "blocked for {blocked} s");
+        let [one] = &report.servers[..] else { panic!("{report:?}") };
+        assert_eq!((one.ending, one.calls_cancelled, one.tasks_aborted), (Ending::Clean, 1, 0), "{one:?}");
+        let exceeded: Vec<_> =
+            one.exceeded.iter().map(|exceeded| (exceeded.step, exceeded.elapsed)).collect();
+        assert_eq!(exceeded, [(StopStep::Drain, drained)]);
+        let error = call.join_next().await.unwrap().unwrap().unwrap_err();
+        assert_eq!(error.outcome(), CallOutcome::Unknown, "{error}");
+        assert_eq!(peer.expect("notifications/cancelled").await.method(), Some("notifications/cancelled"));
+        drop(removal);
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn i34_a_runtime_that_stands_still_again_and_again_ends_its_shutdown_all_the_same() {
+    let bench = Bench::new();
+    let (server, peer, _call) = busy(&bench).await;
+    let mut shutdown = Box::pin(bench.supervisor.shutdown());
+    until(&server, |status| (status.state == State::Draining).then_some(())).await;
+    let began = Instant::now();
+    while shutdown.as_mut().now_or_never().is_none() {
+        assert!(began.elapsed() < seconds(60), "{:?}", server.status());
+        tokio::time::advance(seconds(7)).await;
+        tokio::time::sleep(milliseconds(1)).await; // all that is due runs, and the next standstill comes
+    }
+    let report = bench.supervisor.shutdown().await;
+    assert!(report.elapsed <= seconds(10 + 3 * 7 + 1), "{report:?}");
+    assert_eq!(report.servers[0].calls_cancelled, 1, "{report:?}");
+    peer.expect("notifications/cancelled").await;
     bench.end().await;
 }
 

@@ -233,6 +233,8 @@ pub enum CloseFault {
     IgnoresTime,
     /// It panics.
     Panics,
+    /// It takes this long, as a process that resists for a while.
+    Takes(Duration),
 }
 
 /// Opens connections that cannot be closed as they should.
@@ -284,6 +286,10 @@ impl Transport for FaultyTransport {
             }
             CloseFault::IgnoresTime => std::future::pending().await,
             CloseFault::Panics => panic!("as asked"),
+            CloseFault::Takes(time) => {
+                tokio::time::sleep(time).await;
+                self.inner.close(by).await
+            }
         }
     }
 }
