@@ -143,11 +143,12 @@ impl<'a> Path<'a> {
                 Err(error) => {
                     self.on_error(generation, &error);
                     if !self.may_repeat(&error, attempts) {
-                        let earlier = self.unknown.take().filter(|_| error.outcome() == CallOutcome::NotSent);
+                        let is_harmless = error.outcome() == CallOutcome::NotSent || error.is_session_gone();
+                        let earlier = self.unknown.take().filter(|_| is_harmless);
                         return Err(self.explain(earlier.unwrap_or(error)));
                     }
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, %error, "repeating");
-                    gone = Some(generation);
+                    gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
                         self.unknown = Some(error);
                     }
@@ -203,8 +204,14 @@ impl<'a> Path<'a> {
 
     /// The retry rule: what was not sent may be sent; what may have run only if that does no harm.
     fn may_repeat(&self, error: &mcp_session::CallError, attempts: u32) -> bool {
-        if !error.is_session_gone() || attempts >= self.server.options.attempts || self.server.is_over() {
+        // Either the session has ended, or the connection of this one request.
+        let is_loss = error.is_session_gone() || matches!(error, mcp_session::CallError::Lost);
+        if !is_loss || attempts >= self.server.options.attempts || self.server.is_over() {
             return false;
+        }
+        // A server that refused a request together with its session has not acted on it.
+        if error.outcome() == CallOutcome::Rejected {
+            return attempts == 1;
         }
         match (error.outcome(), self.repeat) {
             (CallOutcome::NotSent, _) => true,
@@ -223,10 +230,13 @@ impl<'a> Path<'a> {
     fn on_error(&self, generation: u64, error: &mcp_session::CallError) {
         use mcp_session::CallError as Error;
         match error {
-            Error::SessionGone { closed, .. } if *closed.reason() != CloseReason::Local => {
+            // A session that has expired says nothing against the server.
+            Error::SessionGone { closed, .. }
+                if !matches!(closed.reason(), CloseReason::Local | CloseReason::SessionExpired) =>
+            {
                 self.server.strike(generation);
             }
-            Error::Timeout { dispatch: Dispatch::MayHaveLeft, .. } => {
+            Error::Lost | Error::Timeout { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.orders.give(|wishes| wishes.suspect = Some(generation));
             }
             Error::Peer(_)

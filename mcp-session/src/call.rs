@@ -6,7 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use mcp_proto::{Method, Payload, Request, RequestId};
-use mcp_transport::{CloseReason, Closed, Dispatch, Inbound, Outbound, SendError, Sent};
+use mcp_transport::{
+    CloseReason, Closed, Dispatch, Inbound, MirroredHeader, Outbound, Rejection, SendError, Sent,
+};
 use tokio::time::Instant;
 
 use crate::error::{CallError, ProtocolFault};
@@ -57,6 +59,8 @@ enum State {
 /// A written request that has not been taken in yet.
 pub(crate) struct Start {
     pub(crate) frame: Bytes,
+    /// Headers for transports that have some.
+    pub(crate) mirrored: Vec<MirroredHeader>,
     pub(crate) started: Instant,
     pub(crate) patience: Patience,
     pub(crate) pass: Pass,
@@ -161,14 +165,15 @@ impl Start {
     /// Takes the call in: from here on somebody will end it, and the guard that cancels it is armed,
     /// before the transport has seen anything.
     fn begin(self, handle: &Handle, id: i64) -> Result<InFlight, CallError> {
-        let Self { frame, started, patience, pass, progress } = self;
+        let Self { frame, mirrored, started, patience, pass, progress } = self;
         let now = Instant::now();
         if patience.due() <= now {
             let waited = now.duration_since(started);
             return Err(CallError::Timeout { dispatch: Dispatch::NotSent, waited });
         }
         let transport = Arc::clone(&handle.shared.transport);
-        let request = Outbound::request(RequestId::from(id), frame);
+        let mut request = Outbound::request(RequestId::from(id), frame);
+        request.mirrored = mirrored;
         let slot = Arc::new(Slot::new(Box::pin(async move { transport.send(request).await })));
         let door = if matches!(pass, Pass::Session) { Door::Session } else { Door::Gate };
         let keeps_permit = matches!(pass, Pass::GateAndBack(_));
@@ -223,7 +228,10 @@ fn on_sent(sent: Result<Sent, SendError>, handle: &Handle, id: i64) {
             // Still there if the frame was not the answer; none can come any more.
             CallError::Protocol(ProtocolFault::NoAnswer)
         }
+        Ok(Sent::Failed(why)) => why.into(),
+        Ok(Sent::Rejected(rejection)) => return on_rejected(rejection, handle, id),
         Ok(_) => return,
+        Err(SendError::Refused(closed)) => CallError::SessionGone { dispatch: Dispatch::Refused, closed },
         Err(SendError::Closed(closed)) => CallError::SessionGone { dispatch: Dispatch::NotSent, closed },
         Err(SendError::TooLarge { limit }) => CallError::FrameTooLarge { limit, dispatch: Dispatch::NotSent },
         Err(other) => {
@@ -235,4 +243,17 @@ fn on_sent(sent: Result<Sent, SendError>, handle: &Handle, id: i64) {
     if let Some(entry) = taken {
         handle.shared.answer(entry, Err(error));
     }
+}
+
+/// The server refused the request with an HTTP status. A JSON-RPC error says more, but what a probe
+/// means depends on the status, so the handshake gets both.
+fn on_rejected(mut rejection: Box<Rejection>, handle: &Handle, id: i64) {
+    let taken = handle.shared.table().remove(id);
+    let Some(entry) = taken else { return };
+    let is_agreed = handle.shared.agreed.get().is_some();
+    let error = match rejection.error.take_if(|_| is_agreed) {
+        Some(error) => CallError::Peer(error),
+        None => CallError::Http(rejection),
+    };
+    handle.shared.answer(entry, Err(error));
 }

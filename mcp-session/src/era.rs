@@ -2,17 +2,18 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use mcp_proto::{
-    Cancelled, DecodeError, Era, MetaMembers, Method, Notification, Payload, PeerInfo, RawJson, RequestId,
-    ResultType, encode_notification, meta_key,
+    Cancelled, DecodeError, Era, MetaMembers, Method, Notification, Payload, PeerInfo, ProtocolVersion,
+    RawJson, RequestId, ResultType, encode_header_value, encode_notification, meta_key,
 };
-use mcp_transport::{Outbound, Streams};
+use mcp_transport::{MirroredHeader, Outbound, Streams};
+use serde::Deserialize;
 
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 
 /// What the handshake has settled: who the peer is, and which of the two vocabularies is spoken.
 ///
 /// The only place that knows the difference. It is asked when a request is written (`check`,
-/// `meta`), when a result is read (`complete`), when a call is given up (`cancel_notice`) and when
+/// `meta`, `mirrored`), when a result is read (`complete`), when a call is given up (`cancel_notice`) and when
 /// a message arrives (`answers_requests`, `has_batches`); subscriptions will be the fifth.
 #[derive(Debug)]
 pub(crate) struct Agreed {
@@ -66,6 +67,46 @@ impl Agreed {
         Ok(Cow::Owned(meta))
     }
 
+    /// The headers that mirror a request, where the era and the transport have such: its method, and
+    /// what it names.
+    pub(crate) fn mirrored(
+        &self,
+        streams: Streams,
+        method: &Method,
+        name: Option<&str>,
+    ) -> Vec<MirroredHeader> {
+        if !self.mirrors(streams) {
+            return Vec::new();
+        }
+        let mut headers = vec![mirror("Mcp-Method", method.as_str())];
+        headers.extend(name.map(|name| mirror("Mcp-Name", &encode_header_value(name))));
+        headers
+    }
+
+    /// What `Mcp-Name` mirrors of parameters that are not typed.
+    pub(crate) fn raw_name(&self, streams: Streams, method: &Method, params: &Payload) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Named {
+            name: Option<String>,
+            uri: Option<String>,
+        }
+        if !self.mirrors(streams) {
+            return None;
+        }
+        let named = || params.decode::<Named>().ok();
+        if *method == Method::RESOURCES_READ {
+            named()?.uri
+        } else if *method == Method::TOOLS_CALL || *method == Method::PROMPTS_GET {
+            named()?.name
+        } else {
+            None
+        }
+    }
+
+    fn mirrors(&self, streams: Streams) -> bool {
+        self.peer.era == Era::Modern && streams == Streams::PerRequest
+    }
+
     /// Lets a final result through.
     pub(crate) fn complete(&self, method: &Method, result: Payload) -> Result<Payload, CallError> {
         if self.peer.era == Era::Legacy {
@@ -102,6 +143,21 @@ impl Agreed {
     pub(crate) fn has_batches(&self) -> bool {
         self.peer.version.has_batches()
     }
+}
+
+/// The headers of a discovery, which is sent before anything is agreed on.
+pub(crate) fn mirrored_discovery(streams: Streams, version: ProtocolVersion) -> Vec<MirroredHeader> {
+    match streams {
+        Streams::Shared => Vec::new(),
+        Streams::PerRequest => vec![
+            mirror("MCP-Protocol-Version", version.as_str()),
+            mirror("Mcp-Method", Method::DISCOVER.as_str()),
+        ],
+    }
+}
+
+fn mirror(name: &'static str, value: &str) -> MirroredHeader {
+    MirroredHeader { name: Cow::Borrowed(name), value: value.to_owned() }
 }
 
 /// Writes a notification that carries no metadata.

@@ -3,7 +3,7 @@ use std::time::Duration;
 use mcp_proto::negotiation::VersionError;
 use mcp_proto::probe::ProbeFailure;
 use mcp_proto::{DecodeError, EnvelopeFault, ErrorObject, Method};
-use mcp_transport::{BrokenWhy, Closed, Dispatch};
+use mcp_transport::{BrokenWhy, Closed, Dispatch, Rejection};
 
 /// A call ended without a value.
 ///
@@ -25,6 +25,13 @@ pub enum CallError {
         /// `NotSent` if the request was too large, `MayHaveLeft` if the answer was.
         dispatch: Dispatch,
     },
+    /// The server refused the request on the level of HTTP. The session stays usable.
+    #[error("the server refused the request: {0}")]
+    Http(Box<Rejection>),
+    /// The connection of this one request broke before its answer was complete. The session stays
+    /// usable; the server may have acted on the request.
+    #[error("the connection broke before the answer was complete")]
+    Lost,
     /// As many calls as the session may hold are waiting for an answer. Try again later.
     #[error("too many calls are waiting for this server")]
     Overloaded,
@@ -73,6 +80,9 @@ pub enum HandshakeError {
     /// The connection ended before anything was agreed on.
     #[error("the connection ended during the handshake: {0}")]
     Closed(Closed),
+    /// The server refused a request of the handshake on the level of HTTP.
+    #[error("the server refused the handshake: {0}")]
+    Http(Box<Rejection>),
     /// A request of the handshake cannot be written: the configured capabilities have no JSON form.
     #[error("the handshake cannot be written: {0}")]
     Encode(#[from] DecodeError),
@@ -121,6 +131,9 @@ pub enum ProtocolFault {
     /// The frame is not a JSON-RPC message.
     #[error("{0}")]
     Envelope(EnvelopeFault),
+    /// The answer names another request. That one is not touched.
+    #[error("it answered with the id of another request")]
+    IdMismatch,
     /// What came as the answer to the request does not answer it.
     #[error("what it answered is no answer to the request")]
     NoAnswer,
@@ -169,7 +182,10 @@ impl CallError {
         match self {
             Self::Encode(_) | Self::Overloaded | Self::QueueTimeout { .. } => CallOutcome::NotSent,
             Self::Peer(_) => CallOutcome::Rejected,
-            Self::Protocol(_) => CallOutcome::Unknown,
+            // A server that fails may have begun.
+            Self::Http(rejection) if rejection.status >= 500 => CallOutcome::Unknown,
+            Self::Http(_) => CallOutcome::Rejected,
+            Self::Lost | Self::Protocol(_) => CallOutcome::Unknown,
             // The server has begun with the request, however little it may have done.
             Self::Unsupported { why: UnsupportedWhy::InputRequired, .. } => CallOutcome::Unknown,
             Self::Unsupported { .. } => CallOutcome::NotSent,
@@ -178,6 +194,7 @@ impl CallError {
             | Self::Timeout { dispatch, .. } => match dispatch {
                 Dispatch::MayHaveLeft => CallOutcome::Unknown,
                 Dispatch::NotSent => CallOutcome::NotSent,
+                Dispatch::Refused => CallOutcome::Rejected,
             },
         }
     }
@@ -194,11 +211,12 @@ impl CallError {
         matches!(self, Self::SessionGone { .. })
     }
 
-    /// Whether the same call may be made again without any risk of running twice: nothing was sent,
-    /// and another moment or another session can change the answer.
+    /// Whether the same call may be made again without any risk of running twice: nothing was sent, or
+    /// the server refused it together with its session, and another moment or another session can
+    /// change the answer.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.outcome() == CallOutcome::NotSent
+        self.outcome() != CallOutcome::Unknown
             && matches!(
                 self,
                 Self::Overloaded
@@ -216,9 +234,14 @@ impl HandshakeError {
         match self {
             Self::Encode(_) | Self::Version(_) => true,
             Self::Probe(failure) => matches!(failure, ProbeFailure::LegacyOnly | ProbeFailure::Refused(_)),
-            Self::Closed(_) | Self::ProbeKilled(_) | Self::Protocol(_) | Self::Rpc(_) | Self::Timeout => {
-                false
-            }
+            // A page instead of an answer: the URL leads somewhere else.
+            Self::Protocol(ProtocolFault::Broken(BrokenWhy::NotMcp { .. })) => true,
+            Self::Closed(_)
+            | Self::Http(_)
+            | Self::ProbeKilled(_)
+            | Self::Protocol(_)
+            | Self::Rpc(_)
+            | Self::Timeout => false,
         }
     }
 
@@ -239,6 +262,17 @@ impl From<ProbeFailure> for HandshakeError {
     }
 }
 
+/// What it means for a call that its answer cannot be read, or cannot come.
+impl From<BrokenWhy> for CallError {
+    fn from(why: BrokenWhy) -> Self {
+        match why {
+            BrokenWhy::Cut => Self::Lost,
+            BrokenWhy::TooLarge { limit } => Self::FrameTooLarge { limit, dispatch: Dispatch::MayHaveLeft },
+            why => Self::Protocol(ProtocolFault::Broken(why)),
+        }
+    }
+}
+
 /// What a request of the handshake can end with.
 impl From<CallError> for HandshakeError {
     fn from(error: CallError) -> Self {
@@ -247,7 +281,16 @@ impl From<CallError> for HandshakeError {
             CallError::FrameTooLarge { limit, .. } => {
                 Self::Protocol(ProtocolFault::Broken(BrokenWhy::TooLarge { limit }))
             }
+            // Behind these statuses stands somebody else than the server, or a server that cannot now.
+            CallError::Http(rejection) if matches!(rejection.status, 401 | 403 | 429 | 500..) => {
+                Self::Http(rejection)
+            }
+            CallError::Http(mut rejection) => match rejection.error.take() {
+                Some(error) => Self::Rpc(error),
+                None => Self::Http(rejection),
+            },
             CallError::Peer(error) => Self::Rpc(error),
+            CallError::Lost => Self::Protocol(ProtocolFault::Broken(BrokenWhy::Cut)),
             CallError::Protocol(fault) => Self::Protocol(fault),
             CallError::SessionGone { closed, .. } => Self::Closed(closed),
             CallError::Overloaded

@@ -8,12 +8,15 @@ use mcp_proto::{
     DecodeError, Discover, DiscoverResult, Era, Initialize, InitializeResult, Initialized, MetaMembers,
     Payload, PeerInfo, ProtocolVersion, Request, RequestId, ResultType, encode_request, negotiation,
 };
-use mcp_transport::{CloseReason, Closed, Connection, Outbound, SendError, Streams};
+use mcp_transport::{
+    BrokenWhy, CloseReason, Closed, Connection, HttpProfile, MirroredHeader, Outbound, SendError, Sent,
+    Streams,
+};
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Pass, RawCall, Start};
 use crate::driver::Driver;
-use crate::era::{Agreed, notice};
+use crate::era::{Agreed, mirrored_discovery, notice};
 use crate::error::{CallError, HandshakeError, ProtocolFault};
 use crate::options::{EraPolicy, SessionOptions};
 use crate::pending::{Patience, later};
@@ -100,6 +103,7 @@ impl Opening {
         let peer = agreed.peer();
         tracing::debug!(version = %peer.version, server = %mcp_proto::escape(&peer.server.name, 128), "agreed");
         let era = peer.era;
+        self.handle.shared.transport.set_profile(HttpProfile::new(peer.version));
         let agreed = self.handle.shared.settle(agreed);
         if era == Era::Legacy {
             self.confirm(by).await?;
@@ -143,7 +147,8 @@ impl Opening {
         by: Instant,
     ) -> Result<Led, HandshakeError> {
         let limit = later(Instant::now(), self.options.probe_limit).min(by);
-        let answer = self.ask(&Discover::default(), &self.modern_meta(version)?, limit).await;
+        let mirrored = mirrored_discovery(self.handle.shared.transport.streams(), version);
+        let answer = self.ask(&Discover::default(), &self.modern_meta(version)?, mirrored, limit).await;
         let mut discovered = None;
         let outcome = match answer {
             Ok(result) => match read_discovery(&result) {
@@ -154,7 +159,16 @@ impl Opening {
                 }
                 None => ProbeOutcome::Unreadable,
             },
+            // A page instead of an answer is no evidence of anything but a wrong URL.
+            Err(error @ CallError::Protocol(ProtocolFault::Broken(BrokenWhy::NotMcp { .. }))) => {
+                return Err(error.into());
+            }
             Err(CallError::Protocol(_) | CallError::FrameTooLarge { .. }) => ProbeOutcome::Unreadable,
+            Err(CallError::Http(mut rejection)) => match rejection.error.take() {
+                Some(error) => ProbeOutcome::Rejected { error, status: Some(rejection.status) },
+                None => ProbeOutcome::Status(rejection.status),
+            },
+            Err(CallError::Lost) => ProbeOutcome::Ended,
             Err(CallError::Peer(error)) => ProbeOutcome::Rejected { error, status: None },
             Err(CallError::Timeout { .. }) if Instant::now() < by => ProbeOutcome::Silence,
             Err(CallError::SessionGone { closed, .. }) => return Err(self.lost(closed)),
@@ -186,21 +200,24 @@ impl Opening {
     ) -> Result<Led, HandshakeError> {
         let request =
             Initialize::offering(version, self.options.client_info.clone(), &self.options.capabilities);
-        match self.ask(&request, &MetaMembers::new(), by).await {
+        let failure = match self.ask(&request, &MetaMembers::new(), Vec::new(), by).await {
             Ok(result) => {
                 let result: InitializeResult = result.decode().map_err(ProtocolFault::Result)?;
                 let version = negotiation::accept(&result.protocol_version, self.supported())?;
-                Ok(Led::ToAgreement(Arc::new(Agreed::legacy(PeerInfo::from_initialize(version, result)))))
+                return Ok(Led::ToAgreement(Arc::new(Agreed::legacy(PeerInfo::from_initialize(
+                    version, result,
+                )))));
             }
-            Err(CallError::Peer(error)) => match classify_initialize(&error, phase, self.supported()) {
-                ProbeVerdict::Retry(version) => Ok(Led::To(match version.era() {
-                    Era::Modern => Step::Discover(version, ProbePhase::Retried),
-                    Era::Legacy => Step::Initialize(version, ProbePhase::Retried),
-                })),
-                ProbeVerdict::Failed(ProbeFailure::Version(versions)) => Err(versions.into()),
-                _ => Err(HandshakeError::Rpc(error)),
-            },
-            Err(error) => Err(error.into()),
+            Err(error) => error.into(),
+        };
+        let HandshakeError::Rpc(error) = failure else { return Err(failure) };
+        match classify_initialize(&error, phase, self.supported()) {
+            ProbeVerdict::Retry(version) => Ok(Led::To(match version.era() {
+                Era::Modern => Step::Discover(version, ProbePhase::Retried),
+                Era::Legacy => Step::Initialize(version, ProbePhase::Retried),
+            })),
+            ProbeVerdict::Failed(ProbeFailure::Version(versions)) => Err(versions.into()),
+            _ => Err(HandshakeError::Rpc(error)),
         }
     }
 
@@ -208,8 +225,12 @@ impl Opening {
     async fn confirm(&self, by: Instant) -> Result<(), HandshakeError> {
         let message = Outbound::notification(notice(&Initialized::default())?);
         match timeout_at(by, self.handle.shared.transport.send(message)).await {
+            Ok(Ok(Sent::Rejected(rejection))) => Err(HandshakeError::Http(rejection)),
+            Ok(Ok(Sent::Failed(why))) => Err(ProtocolFault::Broken(why).into()),
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(SendError::Closed(closed))) => Err(HandshakeError::Closed(closed)),
+            Ok(Err(SendError::Closed(closed) | SendError::Refused(closed))) => {
+                Err(HandshakeError::Closed(closed))
+            }
             Ok(Err(error)) => {
                 Err(HandshakeError::Closed(Closed::new(CloseReason::Broken(error.to_string()), "")))
             }
@@ -222,6 +243,7 @@ impl Opening {
         &self,
         request: &R,
         meta: &MetaMembers,
+        mirrored: Vec<MirroredHeader>,
         limit: Instant,
     ) -> Result<Payload, CallError> {
         let id = self.handle.shared.ids.next();
@@ -230,6 +252,7 @@ impl Opening {
         let started = Instant::now();
         let start = Start {
             frame,
+            mirrored,
             started,
             patience: Patience::new(started, Duration::MAX, limit),
             pass: Pass::Session,

@@ -2,7 +2,7 @@ use mcp_proto::{
     EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
     code, encode_error, encode_result, parse_frame,
 };
-use mcp_transport::{Broken, BrokenWhy, Dispatch, Inbound, Outbound};
+use mcp_transport::{Broken, Inbound, Outbound};
 use tokio::time::Instant;
 
 use crate::error::{CallError, ProtocolFault};
@@ -17,17 +17,30 @@ impl Shared {
     pub(crate) fn route(&self, inbound: Inbound) {
         self.counts.frames.add();
         match inbound {
-            Inbound::Message { frame, .. } => match parse_frame(&frame) {
-                Ok(Frame::Single(message)) => self.on_message(message),
-                Ok(Frame::Batch(entries)) => self.on_batch(entries),
+            Inbound::Message { frame, stream } => match parse_frame(&frame) {
+                Ok(Frame::Single(message)) => self.on_message(message, stream.as_ref()),
+                Ok(Frame::Batch(entries)) => self.on_batch(entries, stream.as_ref()),
                 Err(error) => self.on_invalid(error),
             },
             Inbound::Broken(broken) => self.on_broken(broken),
+            Inbound::StreamEnded { id, why } => self.end_call(&id, why.into()),
             other => tracing::debug!(?other, "an event of the transport that this version does not know"),
         }
     }
 
-    fn on_message(&self, message: Message) {
+    /// `stream`: the request on whose own stream the message came. Only that one can be answered there.
+    fn on_message(&self, message: Message, stream: Option<&RequestId>) {
+        match (message, stream) {
+            (Message::Response { id: Some(id), .. }, Some(asked)) if id != *asked => {
+                tracing::debug!(%id, %asked, "an answer with the id of another request");
+                self.end_call(asked, CallError::Protocol(ProtocolFault::IdMismatch));
+            }
+            (Message::Response { id: None, outcome }, Some(asked)) => self.on_reply(asked, outcome),
+            (message, _) => self.on_own_message(message),
+        }
+    }
+
+    fn on_own_message(&self, message: Message) {
         match message {
             Message::Response { id: Some(id), outcome } => self.on_reply(&id, self.without_secrets(outcome)),
             Message::Response { id: None, outcome } => {
@@ -83,14 +96,14 @@ impl Shared {
         }
     }
 
-    fn on_batch(&self, entries: Vec<Result<Message, EnvelopeError>>) {
+    fn on_batch(&self, entries: Vec<Result<Message, EnvelopeError>>, stream: Option<&RequestId>) {
         let is_agreed = self.agreed.get().is_some_and(|agreed| agreed.has_batches());
         if !is_agreed && self.counts.broken_frames.add() {
             tracing::warn!("the server sent a batch, which the agreed version does not have");
         }
         for entry in entries {
             match entry {
-                Ok(message) if is_agreed => self.on_message(message),
+                Ok(message) if is_agreed => self.on_message(message, stream),
                 Ok(Message::Response { id: Some(id), .. }) => self.fail(&id, ProtocolFault::Batch),
                 Ok(_) => {}
                 Err(error) => self.on_invalid(error),
@@ -111,23 +124,22 @@ impl Shared {
         if self.counts.broken_frames.add() {
             tracing::warn!(why = %broken.why, "the server sent a broken message; further ones are counted only");
         }
-        let Some(RequestId::Number(number)) = broken.id else { return };
-        let Some(entry) = self.table().remove(number) else { return };
-        let error = match broken.why {
-            BrokenWhy::TooLarge { limit } => {
-                CallError::FrameTooLarge { limit, dispatch: Dispatch::MayHaveLeft }
-            }
-            why => CallError::Protocol(ProtocolFault::Broken(why)),
-        };
-        self.answer(entry, Err(error));
+        if let Some(id) = &broken.id {
+            self.end_call(id, broken.why.into());
+        }
     }
 
     /// Ends the one call that a faulty message belongs to; all others go on.
     fn fail(&self, id: &RequestId, fault: ProtocolFault) {
+        self.end_call(id, CallError::Protocol(fault));
+    }
+
+    /// Ends a call with an error, if it has not ended yet.
+    fn end_call(&self, id: &RequestId, error: CallError) {
         let RequestId::Number(number) = *id else { return };
         let taken = self.table().remove(number);
         if let Some(entry) = taken {
-            self.answer(entry, Err(CallError::Protocol(fault)));
+            self.answer(entry, Err(error));
         }
     }
 

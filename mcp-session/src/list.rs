@@ -96,7 +96,7 @@ pub(crate) async fn fetch<R: Paginated>(
             matches!(pass, Pass::GateAndBack(_)),
             "the permit comes back with the page"
         );
-        let mut call = session.start(R::METHOD, &R::page(cursor.clone()), options.clone(), pass);
+        let mut call = session.start(R::METHOD, &R::page(cursor.clone()), None, options.clone(), pass);
         // What was waited before the list began is no matter of the pages after the first.
         options.began = None;
         let result = match poll_fn(|cx| call.poll_answer(cx)).await {

@@ -106,7 +106,7 @@ impl Session {
     ///
     /// JSON-RPC 2.0, sections 4 and 5; MCP 2026-07-28, basic/patterns/cancellation.
     pub fn call<R: Request>(&self, request: R, options: CallOptions) -> Call<R> {
-        Call::new(self.start(R::METHOD, &request, options, Pass::Session))
+        Call::new(self.start(R::METHOD, &request, request.mirrored_name(), options, Pass::Session))
     }
 
     /// Makes a call whose parameters and result stay undecoded; `params` must be an object.
@@ -234,7 +234,7 @@ impl Session {
         options: CallOptions,
         permit: Permit,
     ) -> Call<R> {
-        Call::new(self.start(R::METHOD, request, options, Pass::Gate(permit)))
+        Call::new(self.start(R::METHOD, request, request.mirrored_name(), options, Pass::Gate(permit)))
     }
 
     pub(crate) fn start_raw(
@@ -245,21 +245,24 @@ impl Session {
         pass: Pass,
     ) -> RawCall {
         // A payload is one JSON value already; as a raw value it is copied into the frame as it is.
+        let name = self.agreed.raw_name(self.handle.shared.transport.streams(), &method, params);
         match serde_json::from_str::<&RawValue>(params.as_str()) {
-            Ok(params) => self.start(method, params, options, pass),
-            Err(_) => self.start(method, &(), options, pass),
+            Ok(params) => self.start(method, params, name.as_deref(), options, pass),
+            Err(_) => self.start(method, &(), None, options, pass),
         }
     }
 
+    /// Writes a request; `name` is what the header `Mcp-Name` mirrors, where there is one.
     pub(crate) fn start<P: Serialize + ?Sized>(
         &self,
         method: Method,
         params: &P,
+        name: Option<&str>,
         options: CallOptions,
         pass: Pass,
     ) -> RawCall {
         let id = self.handle.shared.ids.next();
-        let start = self.write(id, &method, params, options, pass);
+        let start = self.write(id, &method, params, name, options, pass);
         RawCall::new(Arc::clone(&self.handle), id, method, start)
     }
 
@@ -268,6 +271,7 @@ impl Session {
         id: i64,
         method: &Method,
         params: &P,
+        name: Option<&str>,
         options: CallOptions,
         pass: Pass,
     ) -> Result<Start, CallError> {
@@ -281,6 +285,7 @@ impl Session {
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
         let progress = options.progress.map(ProgressLane::new);
-        Ok(Start { frame, started, patience, pass, progress })
+        let mirrored = self.agreed.mirrored(self.handle.shared.transport.streams(), method, name);
+        Ok(Start { frame, mirrored, started, patience, pass, progress })
     }
 }

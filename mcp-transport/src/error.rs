@@ -2,13 +2,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A frame was not accepted; nothing of it has left.
+/// A frame was not accepted; unless a variant says otherwise, nothing of it has left.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// The connection has ended.
     #[error("the connection has ended: {0}")]
     Closed(Closed),
+    /// The peer no longer knows the session that the frame belongs to, and has not acted on it.
+    #[error("the server refused the message: {0}")]
+    Refused(Closed),
     /// The frame is over the limit of the transport, in bytes.
     #[error("the message is larger than {limit} bytes")]
     TooLarge {
@@ -47,6 +50,9 @@ pub enum CloseReason {
     /// Reading or writing failed.
     #[error("the connection broke: {0}")]
     Broken(String),
+    /// The server has ended the session, by itself or because it was started anew.
+    #[error("the server no longer knows the session")]
+    SessionExpired,
     /// The peer writes something, but no messages.
     #[error("the server does not speak MCP: its output holds no messages")]
     NotMcp,
@@ -62,7 +68,7 @@ impl CloseReason {
         match self {
             Self::EndOfStream | Self::Exited(_) => Some("run its command in a terminal to see what it needs"),
             Self::NotMcp => Some("check that its command starts an MCP server that prints nothing else"),
-            Self::Broken(_) | Self::Local | Self::Stuck => None,
+            Self::Broken(_) | Self::Local | Self::SessionExpired | Self::Stuck => None,
         }
     }
 }

@@ -5,6 +5,7 @@ mod error;
 mod frame;
 #[cfg(feature = "stdio")]
 pub mod process;
+mod profile;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 #[cfg(feature = "test-util")]
@@ -14,7 +15,8 @@ mod transport;
 pub use connection::{ConnectError, Connection, Connector};
 pub use error::{CloseReason, CloseReport, Closed, Ending, Exit, Full, SendError};
 pub use frame::{FrameCounters, FrameError, Framer};
+pub use profile::HttpProfile;
 pub use transport::{
-    Broken, BrokenWhy, Dispatch, Inbound, MirroredHeader, Outbound, OutboundKind, Receive, Sent, Streams,
-    Transport,
+    Broken, BrokenWhy, Dispatch, Inbound, MirroredHeader, Outbound, OutboundKind, Receive, Rejection, Sent,
+    Streams, Transport,
 };

@@ -1,12 +1,14 @@
 use std::fmt;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use mcp_proto::RequestId;
+use mcp_proto::{ErrorObject, RequestId};
 use tokio::time::Instant;
 
 use crate::error::{CloseReport, Closed, Full, SendError};
+use crate::profile::HttpProfile;
 
 /// The sending half of a connection, shared by every caller of a session.
 ///
@@ -29,6 +31,8 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// - [`SendError::Closed`]: the connection has ended; nothing of the frame has left.
+    /// - [`SendError::Refused`]: the peer no longer knows the session that the frame belongs to, and
+    ///   has not acted on it; the connection has ended.
     /// - [`SendError::TooLarge`]: the frame is over the limit of the transport; nothing has left.
     ///
     /// # Cancel safety
@@ -53,6 +57,11 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// are not. If the notice cannot be handed over at once, or is not written within 50 ms, the
     /// connection is closed.
     fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch;
+
+    /// Tells what the handshake has agreed on, once. Only transports over HTTP want to know.
+    fn set_profile(&self, profile: HttpProfile) {
+        let _ = profile;
+    }
 
     /// Ends the connection and everything it owns: streams, tasks, child processes.
     ///
@@ -159,10 +168,47 @@ impl Outbound {
 pub enum Sent {
     /// The complete answer came back inline (an HTTP answer with a JSON body).
     Answered(Bytes),
+    /// No answer to this request can come any more; the connection stays.
+    Failed(BrokenWhy),
     /// The frame is written or queued; an answer arrives at the receiving half.
     Queued,
+    /// The peer refused the frame on the level of the transport; the connection stays.
+    Rejected(Box<Rejection>),
     /// The answer has begun as a stream that the receiving half polls.
     Streaming,
+}
+
+/// The answer of an HTTP server that refuses a request.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Rejection {
+    /// HTTP status, never one of success.
+    pub status: u16,
+    /// The JSON-RPC error in the body, if there is one; whatever its id, it answers this request.
+    pub error: Option<ErrorObject>,
+    /// The beginning of any other body: escaped, at most 512 bytes of it.
+    pub text: String,
+    /// How long the server asks to wait, at most 300 s.
+    pub retry_after: Option<Duration>,
+}
+
+impl Rejection {
+    /// A refusal with nothing but a status.
+    #[must_use]
+    pub fn new(status: u16) -> Self {
+        Self { status, error: None, text: String::new(), retry_after: None }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP status {}", self.status)?;
+        match &self.error {
+            Some(error) => write!(f, ": {error}"),
+            None if self.text.is_empty() => Ok(()),
+            None => write!(f, ": {}", self.text),
+        }
+    }
 }
 
 /// Whether a request can have reached the peer.
@@ -172,6 +218,8 @@ pub enum Dispatch {
     MayHaveLeft,
     /// No byte has left and none will.
     NotSent,
+    /// The peer has seen the request and answered that it does not act on it.
+    Refused,
 }
 
 /// What the receiving half hands up.
@@ -186,6 +234,13 @@ pub enum Inbound {
         frame: Bytes,
         /// The request on whose own stream it came; `None` on a shared stream.
         stream: Option<RequestId>,
+    },
+    /// The stream of a request is over: if its answer has not come, none will.
+    StreamEnded {
+        /// The request.
+        id: RequestId,
+        /// How the stream ended.
+        why: BrokenWhy,
     },
 }
 
@@ -207,13 +262,34 @@ impl Broken {
     }
 }
 
-/// Why a frame cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// Why a frame cannot be read, or an answer cannot come.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokenWhy {
+    /// The connection broke before the answer was complete.
+    #[error("the connection broke before the answer was complete")]
+    Cut,
+    /// What came is not HTTP.
+    #[error("the server does not keep to HTTP: {0}")]
+    Framing(String),
+    /// The headers of an HTTP answer are too many, too large, or come too slowly.
+    #[error("the headers of the answer are over the limit: {0}")]
+    Headers(String),
     /// A line that is no message: a log line on standard output, say.
     #[error("the server wrote something that is not a message")]
     Noise,
+    /// The server ended the exchange properly, but without an answer.
+    #[error("the server gave no answer")]
+    NoReply,
+    /// An HTTP answer of a kind that holds no messages, such as a login page.
+    #[error("the server does not speak MCP: it answered with {content_type:?}; check the URL")]
+    NotMcp {
+        /// Its content type, escaped and cut; empty if it has none.
+        content_type: String,
+    },
+    /// The session id that the server chose may not be sent back.
+    #[error("the server chose a session id with characters that are not allowed")]
+    SessionId,
     /// The frame is over the limit; `limit` in bytes.
     #[error("the message is larger than {limit} bytes")]
     TooLarge {

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::connection::{ConnectError, Connection, Connector};
 use crate::error::{CloseReason, CloseReport, Closed, Full, SendError};
+use crate::profile::HttpProfile;
 use crate::transport::{Dispatch, Inbound, Outbound, Receive, Sent, Streams, Transport};
 
 /// A connector whose connections misbehave on demand.
@@ -148,6 +149,10 @@ impl Transport for FaultTransport {
     fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
         let is_lost = self.control.lock().drop_cancels;
         self.inner.abandon(id, notice.filter(|_| !is_lost))
+    }
+
+    fn set_profile(&self, profile: HttpProfile) {
+        self.inner.set_profile(profile);
     }
 
     async fn close(&self, by: Instant) -> CloseReport {
