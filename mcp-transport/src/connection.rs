@@ -51,6 +51,10 @@ pub enum ConnectError {
     /// The peer was there and went before the connection stood.
     #[error("{0}")]
     Closed(Closed),
+    /// The server cannot be reached over HTTP.
+    #[cfg(feature = "http")]
+    #[error("{0}")]
+    Http(#[from] crate::http::HttpConnectError),
     /// The process could not be started.
     #[cfg(feature = "stdio")]
     #[error("{0}")]
@@ -65,6 +69,8 @@ impl ConnectError {
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match self {
+            #[cfg(feature = "http")]
+            Self::Http(error) => error.is_permanent(),
             #[cfg(feature = "stdio")]
             Self::Spawn(error) => error.is_permanent(),
             Self::Closed(_) | Self::Timeout => false,
@@ -76,6 +82,8 @@ impl ConnectError {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Closed(closed) => closed.reason().remedy(),
+            #[cfg(feature = "http")]
+            Self::Http(error) => error.remedy(),
             #[cfg(feature = "stdio")]
             Self::Spawn(error) => error.remedy(),
             Self::Timeout => Some("try again, or give it more time to connect"),

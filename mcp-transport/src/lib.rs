@@ -3,9 +3,13 @@
 mod connection;
 mod error;
 mod frame;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "stdio")]
 pub mod process;
 mod profile;
+#[cfg(feature = "http")]
+pub mod sse;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 #[cfg(feature = "test-util")]

@@ -6,6 +6,7 @@
 //! - [`ServerScript`]: a small server for both eras as a state machine, played by [`serve`].
 //! - [`FaultTransport`]: makes any connection misbehave on demand.
 //! - [`fixture`]: a server process that does what a test tells it, down to the byte.
+//! - [`NetServer`]: a listener on loopback that writes exact bytes.
 //! - [`checks`]: what a test has left behind, seen from outside.
 //!
 //! What is here may panic: a broken expectation ends the test.
@@ -23,6 +24,7 @@ mod connector;
 mod fault;
 pub mod fixture;
 mod memory;
+mod net;
 mod peer;
 mod server;
 mod wire;
@@ -31,5 +33,6 @@ pub use behaviour::{Action, Behaviour, serve, serve_all};
 pub use connector::{ConnectGate, MemoryConnector};
 pub use fault::{FaultConnector, FaultControl, FaultTransport};
 pub use memory::{MemoryOptions, memory, memory_with};
+pub use net::{NetConnection, NetRequest, NetServer};
 pub use peer::{Received, ScriptedPeer};
 pub use server::{Execution, Server, ServerEra, ServerLog, ServerScript, ToolBehaviour};

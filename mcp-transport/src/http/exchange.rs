@@ -1,0 +1,448 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use mcp_proto::{ErrorObject, Frame, Message, RequestId, parse_frame};
+use tokio::time::timeout;
+
+use super::backend::{DispatchMark, HttpBody, HttpRequest, HttpResponse};
+use super::body::{Whole, read_whole};
+use super::endpoint::{Endpoint, Redirect};
+use super::error::HttpError;
+use super::link::{Lane, Link};
+use crate::error::{CloseReason, SendError};
+use crate::transport::{BrokenWhy, MirroredHeader, Outbound, Rejection, Sent};
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Longest wait that a server can ask for.
+const MAX_RETRY_AFTER: u64 = 300;
+
+/// How much of an unexpected body is shown, in bytes.
+const SHOWN_BYTES: usize = 512;
+
+/// How long the body of an error may take: the status says the essential.
+const ERROR_BODY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why an HTTP exchange has brought no answer to work with.
+pub(super) enum Failure {
+    Http(HttpError),
+    /// A redirect that is not followed, and why.
+    Redirect(StatusCode, &'static str),
+}
+
+impl From<HttpError> for Failure {
+    fn from(error: HttpError) -> Self {
+        Self::Http(error)
+    }
+}
+
+/// What the body of an answer holds, by its content type.
+enum Content {
+    Events,
+    Json,
+    Unnamed,
+    Other(String),
+}
+
+/// The headers that every request of a connection carries.
+pub(super) fn base_headers(endpoint: &Endpoint) -> HeaderMap {
+    let mut headers = endpoint.headers().clone();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if !headers.contains_key(header::USER_AGENT) {
+        let agent = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+    }
+    headers
+}
+
+/// The headers of a stream that is opened with GET.
+fn listening_headers(link: &Link, last_event_id: Option<&str>) -> HeaderMap {
+    let mut headers = link.headers.clone();
+    headers.remove(header::CONTENT_TYPE);
+    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    // An id that no header can carry cannot be resumed from; then the stream begins anew.
+    if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+        headers.insert(LAST_EVENT_ID, id);
+    }
+    add_agreed(link, &mut headers);
+    headers
+}
+
+/// Adds what the handshake has brought; answers whether that includes a session id.
+fn add_agreed(link: &Link, headers: &mut HeaderMap) -> bool {
+    if let Some(profile) = link.profile().filter(|profile| profile.names_version()) {
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(profile.version().as_str()));
+    }
+    let session = link.session();
+    let has_session = session.is_some();
+    if let Some(id) = session {
+        headers.insert(SESSION_ID, id);
+    }
+    has_session
+}
+
+fn add_mirrored(headers: &mut HeaderMap, mirrored: &[MirroredHeader]) {
+    for MirroredHeader { name, value } in mirrored {
+        match (HeaderName::try_from(name.as_ref()), HeaderValue::try_from(value.as_str())) {
+            (Ok(name), Ok(value)) => {
+                headers.insert(name, value);
+            }
+            // The layer above encodes values; the server will say which one it misses.
+            _ => tracing::warn!(header = %mcp_proto::escape(name, 64), "a mirrored header cannot be sent"),
+        }
+    }
+}
+
+/// Makes a request; a redirect on the same origin that keeps the method is followed.
+async fn fetch(
+    link: &Link,
+    method: &Method,
+    headers: HeaderMap,
+    body: Bytes,
+    mark: &DispatchMark,
+) -> Result<HttpResponse, Failure> {
+    let mut target = link.endpoint.target().to_owned();
+    let mut redirects = 0;
+    loop {
+        let mut request = HttpRequest::new(method.clone(), target.clone(), headers.clone());
+        request.body = body.clone();
+        request.mark = mark.clone();
+        let response = link.pool.request(request).await?;
+        let status = response.status;
+        if !matches!(status, StatusCode::PERMANENT_REDIRECT | StatusCode::TEMPORARY_REDIRECT) {
+            return Ok(response);
+        }
+        if redirects == link.limits.max_redirects {
+            return Err(Failure::Redirect(status, "no more redirects are followed"));
+        }
+        redirects += 1;
+        target = match link.endpoint.redirect(&target, response.headers.get(header::LOCATION)) {
+            Redirect::SameOrigin(target) => target,
+            Redirect::Refused(why) => return Err(Failure::Redirect(status, why)),
+        };
+        discard(link, response.body).await;
+    }
+}
+
+/// Makes a call: everything from the request to its answer, or to the stream that brings it.
+pub(super) async fn call(link: &Link, id: &RequestId, message: Outbound) -> Result<Sent, SendError> {
+    let lane = link.admit(id)?;
+    let sent = ask(link, id, &lane, message).await;
+    // A lane whose request was refused or not sent stays, to say so to whoever ends the call.
+    if matches!(sent, Ok(Sent::Answered(_) | Sent::Failed(_) | Sent::Rejected(_))) {
+        link.forget(id);
+    }
+    sent
+}
+
+async fn ask(link: &Link, id: &RequestId, lane: &Arc<Lane>, message: Outbound) -> Result<Sent, SendError> {
+    let is_opening = link.profile().is_none() && opens_session(&message.frame);
+    let mut headers = link.headers.clone();
+    let has_session = add_agreed(link, &mut headers);
+    add_mirrored(&mut headers, &message.mirrored);
+    let fetched = fetch(link, &Method::POST, headers, message.frame, &lane.mark).await;
+    let response = match fetched {
+        Ok(response) => response,
+        Err(failure) => return on_failure(link, failure),
+    };
+    if !response.status.is_success() {
+        let rejection = read_rejection(link, response).await;
+        if has_session && names_lost_session(&rejection) {
+            lane.mark.refuse();
+            return Err(SendError::Refused(link.expire_session()));
+        }
+        return Ok(Sent::Rejected(Box::new(rejection)));
+    }
+    if is_opening && let Err(why) = take_session(link, &response.headers) {
+        return Ok(Sent::Failed(why));
+    }
+    if matches!(response.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) || is_empty(&response.headers)
+    {
+        discard(link, response.body).await;
+        return Ok(Sent::Failed(BrokenWhy::NoReply));
+    }
+    if response.headers.contains_key(header::CONTENT_ENCODING) {
+        // None was offered.
+        return Ok(Sent::Failed(BrokenWhy::Framing("the answer is encoded, which was not asked for".into())));
+    }
+    match content(&response.headers) {
+        Content::Events => {
+            let is_taken = link.hand_over(id.clone(), Arc::clone(lane), response.body);
+            Ok(if is_taken { Sent::Streaming } else { Sent::Failed(BrokenWhy::Cut) })
+        }
+        Content::Other(content_type) => Ok(Sent::Failed(BrokenWhy::NotMcp { content_type })),
+        content @ (Content::Json | Content::Unnamed) => {
+            Ok(read_answer(link, response.body, matches!(content, Content::Unnamed)).await)
+        }
+    }
+}
+
+/// Reads an answer that is one JSON text; where nothing says that it is, its first byte must.
+async fn read_answer(link: &Link, body: Box<dyn HttpBody>, is_unnamed: bool) -> Sent {
+    let limit = link.limits.max_message_bytes;
+    match read_whole(body, limit).await {
+        Ok(Whole::Complete(answer)) if answer.trim_ascii().is_empty() => Sent::Failed(BrokenWhy::NoReply),
+        Ok(Whole::Complete(answer)) if is_unnamed && !looks_like_json(&answer) => {
+            Sent::Failed(BrokenWhy::NotMcp { content_type: String::new() })
+        }
+        Ok(Whole::Complete(answer)) => Sent::Answered(answer),
+        Ok(Whole::TooLarge(_)) => Sent::Failed(BrokenWhy::TooLarge { limit }),
+        Err(error) => Sent::Failed(broken(error)),
+    }
+}
+
+/// Sends a message that expects no answer, and waits until the server has taken it.
+pub(super) async fn tell(link: &Link, message: Outbound) -> Result<Sent, SendError> {
+    let mut headers = link.headers.clone();
+    let has_session = add_agreed(link, &mut headers);
+    add_mirrored(&mut headers, &message.mirrored);
+    let fetched = fetch(link, &Method::POST, headers, message.frame, &DispatchMark::default()).await;
+    let response = match fetched {
+        Ok(response) => response,
+        Err(failure) => return on_failure(link, failure),
+    };
+    if response.status.is_success() {
+        discard(link, response.body).await;
+        // The first of them confirms the handshake: from here on the server may speak.
+        link.listen();
+        return Ok(Sent::Queued);
+    }
+    let rejection = read_rejection(link, response).await;
+    if has_session && names_lost_session(&rejection) {
+        return Err(SendError::Refused(link.expire_session()));
+    }
+    Ok(Sent::Rejected(Box::new(rejection)))
+}
+
+/// Opens a stream with GET: the server's own, or one that is resumed after an event.
+pub(super) async fn open_stream(
+    link: &Link,
+    last_event_id: Option<&str>,
+) -> Result<Box<dyn HttpBody>, StreamRefused> {
+    let headers = listening_headers(link, last_event_id);
+    let fetched = fetch(link, &Method::GET, headers, Bytes::new(), &DispatchMark::default()).await;
+    let response = fetched.map_err(|failure| match failure {
+        Failure::Http(error) => StreamRefused::Failed(error.to_string()),
+        Failure::Redirect(..) => StreamRefused::NotOffered,
+    })?;
+    match response.status {
+        status if status.is_success() && matches!(content(&response.headers), Content::Events) => {
+            Ok(response.body)
+        }
+        StatusCode::NOT_FOUND if link.session().is_some() => Err(StreamRefused::SessionLost),
+        status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+            Err(StreamRefused::Failed(format!("HTTP status {}", status.as_u16())))
+        }
+        _ => {
+            discard(link, response.body).await;
+            Err(StreamRefused::NotOffered)
+        }
+    }
+}
+
+/// Why a stream could not be opened.
+#[derive(Debug)]
+pub(super) enum StreamRefused {
+    /// It may work later.
+    Failed(String),
+    /// The server has no such stream.
+    NotOffered,
+    /// The server no longer knows the session.
+    SessionLost,
+}
+
+/// Tells the server that the session is over. Servers may refuse, and often do.
+pub(super) async fn delete_session(link: &Link) {
+    let mut headers = link.headers.clone();
+    headers.remove(header::CONTENT_TYPE);
+    if !add_agreed(link, &mut headers) {
+        return;
+    }
+    match fetch(link, &Method::DELETE, headers, Bytes::new(), &DispatchMark::default()).await {
+        Ok(response) => {
+            tracing::debug!(status = response.status.as_u16(), "told the server that the session is over");
+            discard(link, response.body).await;
+        }
+        Err(Failure::Http(error)) => tracing::debug!(%error, "the end of the session could not be told"),
+        Err(Failure::Redirect(_, why)) => tracing::debug!(why, "the end of the session could not be told"),
+    }
+}
+
+fn on_failure(link: &Link, failure: Failure) -> Result<Sent, SendError> {
+    match failure {
+        // Whoever cannot be reached is gone for all calls, and its owner must know.
+        Failure::Http(HttpError::Connect(error)) => {
+            Err(SendError::Closed(link.shut(CloseReason::Broken(error.to_string()))))
+        }
+        Failure::Http(error) => Ok(Sent::Failed(broken(error))),
+        Failure::Redirect(status, why) => {
+            let mut rejection = Rejection::new(status.as_u16());
+            why.clone_into(&mut rejection.text);
+            Ok(Sent::Rejected(Box::new(rejection)))
+        }
+    }
+}
+
+fn broken(error: HttpError) -> BrokenWhy {
+    match error {
+        HttpError::Framing(why) => BrokenWhy::Framing(why),
+        HttpError::Headers(why) => BrokenWhy::Headers(why),
+        HttpError::Connect(_) | HttpError::Lost(_) => BrokenWhy::Cut,
+    }
+}
+
+/// The one method name that this crate knows: its answer brings the session id.
+fn opens_session(frame: &Bytes) -> bool {
+    matches!(
+        parse_frame(frame),
+        Ok(Frame::Single(Message::Request { method, .. })) if method == mcp_proto::Method::INITIALIZE
+    )
+}
+
+/// Takes the session id out of the answer to `initialize`: visible ASCII, or it is refused.
+fn take_session(link: &Link, headers: &HeaderMap) -> Result<(), BrokenWhy> {
+    let Some(id) = headers.get(SESSION_ID) else { return Ok(()) };
+    let is_allowed = !id.is_empty() && id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
+    if !is_allowed {
+        return Err(BrokenWhy::SessionId);
+    }
+    let mut id = id.clone();
+    id.set_sensitive(true);
+    link.set_session(id);
+    Ok(())
+}
+
+/// 404 says that the session is gone; some servers say 400 with an error of their own instead.
+fn names_lost_session(rejection: &Rejection) -> bool {
+    match (rejection.status, &rejection.error) {
+        (404, _) => true,
+        (400, Some(error)) if error.code == -32000 => {
+            let text = error.message.to_ascii_lowercase();
+            text.contains("session") || text.contains("not initialized")
+        }
+        _ => false,
+    }
+}
+
+/// Reads what a server says about a request it refuses.
+async fn read_rejection(link: &Link, response: HttpResponse) -> Rejection {
+    let mut rejection = Rejection::new(response.status.as_u16());
+    rejection.retry_after = retry_after(&response.headers);
+    let is_json = matches!(content(&response.headers), Content::Json | Content::Unnamed);
+    let read = timeout(ERROR_BODY_LIMIT, read_whole(response.body, link.limits.max_error_bytes)).await;
+    let Ok(Ok(Whole::Complete(body) | Whole::TooLarge(body))) = read else { return rejection };
+    if is_json && let Some(error) = error_in(&body) {
+        rejection.error = Some(error);
+    } else {
+        let head = body.get(..SHOWN_BYTES).unwrap_or(&body);
+        rejection.text = mcp_proto::escape(String::from_utf8_lossy(head).trim(), SHOWN_BYTES).into_owned();
+    }
+    rejection
+}
+
+fn error_in(body: &Bytes) -> Option<ErrorObject> {
+    match parse_frame(body) {
+        Ok(Frame::Single(Message::Response { outcome: Err(error), .. })) => Some(error),
+        _ => None,
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: u64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds.min(MAX_RETRY_AFTER)))
+}
+
+/// Reads a body that nobody wants, so that its connection can be kept, unless it is long or slow.
+async fn discard(link: &Link, body: Box<dyn HttpBody>) {
+    let read = timeout(ERROR_BODY_LIMIT, read_whole(body, link.limits.max_error_bytes)).await;
+    if !matches!(read, Ok(Ok(Whole::Complete(_)))) {
+        tracing::debug!("a body that was not asked for was cut off");
+    }
+}
+
+fn content(headers: &HeaderMap) -> Content {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Content::Unnamed };
+    let value = String::from_utf8_lossy(value.as_bytes());
+    let kind = value.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        Content::Json
+    } else if kind.eq_ignore_ascii_case("text/event-stream") {
+        Content::Events
+    } else if kind.is_empty() {
+        Content::Unnamed
+    } else {
+        Content::Other(mcp_proto::escape(kind, 128).into_owned())
+    }
+}
+
+fn is_empty(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_LENGTH).is_some_and(|length| length == "0")
+}
+
+fn looks_like_json(body: &[u8]) -> bool {
+    matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f070_content_types_in_odd_shape() {
+        let kind = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(value));
+            match content(&headers) {
+                Content::Events => "events".to_owned(),
+                Content::Json => "json".to_owned(),
+                Content::Unnamed => "unnamed".to_owned(),
+                Content::Other(other) => other,
+            }
+        };
+        for (value, expected) in [
+            ("application/json", "json"),
+            ("Application/JSON;charset=UTF-8", "json"),
+            ("text/event-stream; charset=utf-8", "events"),
+            (" TEXT/EVENT-STREAM", "events"),
+            ("", "unnamed"),
+            ("text/html", "text/html"),
+            ("application/json-seq", "application/json-seq"),
+        ] {
+            assert_eq!(kind(value), expected, "{value}");
+        }
+        assert!(matches!(content(&HeaderMap::new()), Content::Unnamed));
+        for (body, expected) in [("{}", true), (" \n[", true), ("<html>", false), ("", false)] {
+            assert_eq!(looks_like_json(body.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn waiting_times_are_read_in_seconds_and_limited() {
+        for (value, expected) in [("7", Some(7)), ("1000000000", Some(300)), ("soon", None), ("-1", None)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(value));
+            assert_eq!(retry_after(&headers), expected.map(Duration::from_secs), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_lost_session_is_told_in_several_ways() {
+        let with = |status, code, text: &str| {
+            let mut rejection = Rejection::new(status);
+            rejection.error = Some(ErrorObject::new(code, text));
+            names_lost_session(&rejection)
+        };
+        assert!(names_lost_session(&Rejection::new(404)));
+        assert!(with(404, -32001, "Session not found"));
+        assert!(with(400, -32000, "Bad Request: No valid session ID provided"));
+        assert!(with(400, -32000, "Bad Request: Server not initialized"));
+        assert!(!with(400, -32000, "Bad Request: no such tool"));
+        assert!(!with(400, -32602, "session"));
+        assert!(!names_lost_session(&Rejection::new(400)));
+    }
+}

@@ -1,0 +1,68 @@
+use std::time::Duration;
+
+/// Limits of one HTTP connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpLimits {
+    /// Largest message in either direction, in bytes; 16 MiB.
+    pub max_message_bytes: usize,
+    /// Largest body that is read for the sake of an error or of nothing, in bytes; 64 KiB.
+    pub max_error_bytes: usize,
+    /// Messages that nobody waits for (notices, answers to the server) and that may wait to be sent; 64.
+    pub queued_posts: usize,
+    /// How long one such message may take in all; 10 s.
+    pub post_limit: Duration,
+    /// How long such messages may still take when the connection is closed; 1 s.
+    pub flush_grace: Duration,
+    /// How long telling the server that the session has ended may take; 2 s.
+    pub delete_limit: Duration,
+    /// How long a stream may stay open after it has brought the answer; 1 s.
+    pub linger: Duration,
+    /// Redirects followed for one request, all on the same origin; 5.
+    pub max_redirects: usize,
+    /// Attempts in a row, without an event in between, to go on with a stream; 5.
+    pub max_resumptions: u32,
+    /// First pause before a stream is opened again if the server has not asked for one; 1 s. Doubles
+    /// with each attempt, up to 30 s.
+    pub resume_pause: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            max_message_bytes: 16 * 1024 * 1024,
+            max_error_bytes: 64 * 1024,
+            queued_posts: 64,
+            post_limit: Duration::from_secs(10),
+            flush_grace: Duration::from_secs(1),
+            delete_limit: Duration::from_secs(2),
+            linger: Duration::from_secs(1),
+            max_redirects: 5,
+            max_resumptions: 5,
+            resume_pause: Duration::from_secs(1),
+        }
+    }
+}
+
+impl HttpLimits {
+    /// Sets the largest message in either direction, in bytes.
+    #[must_use]
+    pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
+        self.max_message_bytes = bytes;
+        self
+    }
+
+    /// Sets the first pause before a stream is opened again.
+    #[must_use]
+    pub fn with_resume_pause(mut self, pause: Duration) -> Self {
+        self.resume_pause = pause;
+        self
+    }
+
+    /// Sets how long a stream may stay open after it has brought the answer.
+    #[must_use]
+    pub fn with_linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+}

@@ -1,0 +1,34 @@
+//! Streamable HTTP, in both eras.
+//!
+//! A [`HttpConnector`] opens connections to one [`Endpoint`] through a [`HttpBackend`]. Each request
+//! is a POST; its answer is read where it was sent if it is one JSON body, and by the receiving half
+//! if it is a stream of events.
+
+mod backend;
+mod body;
+mod closing;
+mod connector;
+mod dial;
+mod endpoint;
+mod error;
+mod exchange;
+mod hyper_backend;
+mod limits;
+mod link;
+mod receive;
+mod resolve;
+mod stream;
+mod tls;
+mod transport;
+mod watched;
+
+pub use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+
+pub use backend::{DispatchMark, HttpBackend, HttpBody, HttpPool, HttpRequest, HttpResponse, Origin, Scheme};
+pub use connector::HttpConnector;
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::{HttpConnectError, HttpError};
+pub use hyper_backend::HyperBackend;
+pub use limits::HttpLimits;
+pub use resolve::{Resolve, SystemResolver};
+pub use tls::{TlsError, TlsRoots};

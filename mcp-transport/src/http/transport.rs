@@ -1,0 +1,72 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_proto::RequestId;
+use tokio::time::Instant;
+
+use super::closing;
+use super::exchange;
+use super::link::Link;
+use crate::error::{CloseReport, Full, SendError};
+use crate::profile::HttpProfile;
+use crate::transport::{Dispatch, Outbound, OutboundKind, Sent, Streams, Transport};
+
+/// The sending half of an HTTP connection.
+#[derive(Debug)]
+pub(super) struct HttpTransport {
+    link: Arc<Link>,
+}
+
+impl HttpTransport {
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        Self { link }
+    }
+}
+
+#[async_trait]
+impl Transport for HttpTransport {
+    fn streams(&self) -> Streams {
+        Streams::PerRequest
+    }
+
+    async fn send(&self, message: Outbound) -> Result<Sent, SendError> {
+        let limit = self.link.limits.max_message_bytes;
+        if message.frame.len() > limit {
+            return Err(SendError::TooLarge { limit });
+        }
+        match message.kind.clone() {
+            OutboundKind::Request(id) => exchange::call(&self.link, &id, message).await,
+            OutboundKind::Notification | OutboundKind::Response => {
+                self.link.check_open()?;
+                exchange::tell(&self.link, message).await
+            }
+        }
+    }
+
+    fn post(&self, message: Outbound) -> Result<(), Full> {
+        self.link.queue(message)
+    }
+
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+        let Some(lane) = self.link.forget(id) else { return Dispatch::MayHaveLeft };
+        // Ends the stream at once: in the modern era that is the cancel, in the legacy era it means
+        // nothing and frees the connection.
+        lane.end();
+        let dispatch = lane.mark.dispatch();
+        if dispatch == Dispatch::MayHaveLeft
+            && let Some(notice) = notice
+            && self.link.queue(notice).is_err()
+        {
+            tracing::warn!(request_id = %id, endpoint = %self.link.endpoint, "a cancel could not be told to the server");
+        }
+        dispatch
+    }
+
+    fn set_profile(&self, profile: HttpProfile) {
+        self.link.set_profile(profile);
+    }
+
+    async fn close(&self, by: Instant) -> CloseReport {
+        closing::close(&self.link, by).await
+    }
+}

@@ -1,0 +1,5 @@
+//! Server-sent events.
+
+mod parser;
+
+pub use parser::{SseEvent, SseItem, SseParser};
