@@ -1,0 +1,514 @@
+//! Sessions over HTTP, against a server that is played byte by byte.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_proto::probe::ProbeFailure;
+use mcp_proto::{CallTool, Era, ListTools, ReadResource};
+use mcp_session::{
+    CallError, CallOptions, CallOutcome, EraPolicy, HandshakeError, ProtocolFault, Session, SessionOptions,
+    open,
+};
+use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
+use mcp_transport::testing::checks::isolated;
+use mcp_transport::testing::{NetConnection, NetRequest, NetServer};
+use mcp_transport::{BrokenWhy, CloseReason, Closed, Connector as _, Dispatch, Ending};
+use serde_json::{Value, json};
+use support::{discover_result, initialize_result, said, soon};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+/// A session, the task that drives it, and the connection that was used last.
+struct Opened<'a> {
+    server: &'a NetServer,
+    session: Session,
+    driver: JoinHandle<Closed>,
+    connection: NetConnection,
+}
+
+fn result(request: &NetRequest, result: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": request.json()["id"], "result": result})
+}
+
+fn error(code: i64, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}})
+}
+
+/// Makes the handshake while `serve` plays the server.
+async fn handshake<T>(
+    server: &NetServer,
+    era: EraPolicy,
+    serve: impl AsyncFnOnce(&mut NetConnection) -> T,
+) -> (Result<Session, HandshakeError>, JoinHandle<Closed>, NetConnection, T) {
+    let endpoint = Endpoint::parse(&server.url()).unwrap();
+    let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
+    let (connected, mut connection) = tokio::join!(connector.connect(soon()), server.accept());
+    let (opening, driver) = open(connected.unwrap(), SessionOptions::default().with_era(era));
+    let driver = tokio::spawn(driver.run());
+    let (session, served) = tokio::join!(opening.handshake(soon()), serve(&mut connection));
+    (session, driver, connection, served)
+}
+
+/// A handshake that fails, and leaves nothing behind.
+async fn failure(serve: impl AsyncFnOnce(&mut NetConnection)) -> HandshakeError {
+    let server = NetServer::bind().await;
+    let (session, driver, ..) = handshake(&server, EraPolicy::Auto, serve).await;
+    driver.await.unwrap();
+    session.unwrap_err()
+}
+
+async fn modern(server: &NetServer) -> Opened<'_> {
+    let (session, driver, connection, ()) = handshake(server, EraPolicy::Auto, async |connection| {
+        let request = connection.request().await;
+        connection.json("200 OK", "", &result(&request, &discover_result())).await;
+    })
+    .await;
+    Opened { server, session: session.unwrap(), driver, connection }
+}
+
+/// Answers `initialize` with the session `one`, and takes note of nothing else.
+async fn accept_initialize(connection: &mut NetConnection) {
+    let request = connection.request().await;
+    assert_eq!(request.json()["method"], "initialize");
+    assert_eq!(request.header("mcp-protocol-version"), None);
+    let answer = result(&request, &initialize_result("2025-11-25"));
+    connection.json("200 OK", "Mcp-Session-Id: one\r\n", &answer).await;
+    let request = connection.request().await;
+    assert_eq!(request.json()["method"], "notifications/initialized");
+    assert_eq!(request.header("mcp-protocol-version"), Some("2025-11-25"));
+    assert_eq!(request.header("mcp-session-id"), Some("one"));
+    connection.empty("202 Accepted").await;
+    let request = connection.request().await;
+    assert_eq!(request.method, "GET");
+    // Whatever follows comes on a connection of its own, whether this answer was read by then or not.
+    let head = "HTTP/1.1 405 Method Not Allowed\r\nconnection: close\r\n";
+    connection.write(format!("{head}content-length: 0\r\n\r\n")).await;
+}
+
+async fn legacy(server: &NetServer) -> Opened<'_> {
+    let (session, driver, connection, ()) = handshake(server, EraPolicy::Legacy, accept_initialize).await;
+    Opened { server, session: session.unwrap(), driver, connection }
+}
+
+impl Opened<'_> {
+    /// The next request, on whichever connection it comes.
+    async fn request(&mut self) -> NetRequest {
+        tokio::select! {
+            biased;
+            Some(request) = self.connection.next_request() => request,
+            (connection, request) = self.server.exchange() => {
+                self.connection = connection;
+                request
+            }
+        }
+    }
+
+    /// Closes the session; no call may be left.
+    async fn close(mut self) {
+        let session = self.session.clone();
+        assert_eq!(session.in_flight(), 0);
+        let serving = async {
+            loop {
+                assert_eq!(self.request().await.method, "DELETE");
+                self.connection.empty("200 OK").await;
+            }
+        };
+        let report = tokio::select! {
+            report = session.close(soon()) => report,
+            () = serving => unreachable!("it serves for ever"),
+        };
+        assert_eq!(report.ending, Ending::Clean);
+        drop((session, self.session));
+        self.driver.await.unwrap();
+    }
+}
+
+fn call(session: &Session) -> mcp_session::Call<CallTool> {
+    session.call(CallTool::new("any"), CallOptions::default())
+}
+
+#[test]
+fn m79_to_m82_a_modern_session_mirrors_what_it_sends() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let (session, driver, connection, request) =
+            handshake(&server, EraPolicy::Auto, async |connection| {
+                let request = connection.request().await;
+                connection.json("200 OK", "", &result(&request, &discover_result())).await;
+                request
+            })
+            .await;
+        assert_eq!(request.header("mcp-method"), Some("server/discover"));
+        assert_eq!(request.header("mcp-protocol-version"), Some("2026-07-28"));
+        assert_eq!(request.header("mcp-name"), None);
+        let mut opened = Opened { server: &server, session: session.unwrap(), driver, connection };
+        assert_eq!(opened.session.peer().era, Era::Modern);
+
+        let list = opened.session.call(ListTools::default(), CallOptions::default());
+        let (listed, request) = tokio::join!(list, async {
+            let request = opened.connection.request().await;
+            opened.connection.json("200 OK", "", &result(&request, &json!({"tools": []}))).await;
+            request
+        });
+        listed.unwrap();
+        assert_eq!((request.header("mcp-method"), request.header("mcp-name")), (Some("tools/list"), None));
+
+        let raw = opened.session.call_raw(
+            mcp_proto::Method::TOOLS_CALL,
+            mcp_proto::Payload::encode(&json!({"name": "Grüße"})).unwrap(),
+            CallOptions::default(),
+        );
+        let (called, request) = tokio::join!(raw, async {
+            let request = opened.connection.request().await;
+            opened.connection.json("200 OK", "", &result(&request, &said("x"))).await;
+            request
+        });
+        called.unwrap();
+        assert_eq!(request.header("mcp-method"), Some("tools/call"));
+        assert_eq!(request.header("mcp-name"), Some("=?base64?R3LDvMOfZQ==?="));
+
+        let read = opened.session.call(ReadResource::new("file:///a b"), CallOptions::default());
+        let (read, request) = tokio::join!(read, async {
+            let request = opened.connection.request().await;
+            opened.connection.json("200 OK", "", &result(&request, &json!({"contents": []}))).await;
+            request
+        });
+        read.unwrap();
+        assert_eq!(request.header("mcp-name"), Some("file:///a b"));
+        let meta = &request.json()["params"]["_meta"];
+        assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f059_a_400_that_says_nothing_of_the_modern_era_falls_back_to_initialize_once() {
+    isolated(async |_| {
+        for body in [
+            "",
+            "<html>Bad Request</html>",
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"?"}}"#,
+        ] {
+            let server = NetServer::bind().await;
+            let (session, driver, connection, ()) = handshake(&server, EraPolicy::Auto, async |connection| {
+                let request = connection.request().await;
+                assert_eq!(request.json()["method"], "server/discover");
+                let kind = if body.starts_with('{') { "application/json" } else { "text/html" };
+                let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-type: {kind}\r\n");
+                connection.write(format!("{head}content-length: {}\r\n\r\n{body}", body.len())).await;
+                accept_initialize(connection).await;
+            })
+            .await;
+            let opened = Opened { server: &server, session: session.unwrap(), driver, connection };
+            assert_eq!(opened.session.peer().era, Era::Legacy);
+            opened.close().await;
+        }
+    });
+}
+
+#[test]
+fn f058_a_recognised_modern_error_does_not_fall_back() {
+    isolated(async |_| {
+        let error = failure(async |connection| {
+            connection.request().await;
+            connection.json("400 Bad Request", "", &error(-32020, "header mismatch")).await;
+            connection.closed().await;
+        })
+        .await;
+        assert!(matches!(&error, HandshakeError::Probe(ProbeFailure::Refused(_))), "{error:?}");
+        assert!(error.is_permanent());
+    });
+}
+
+#[test]
+fn statuses_that_say_nothing_about_the_era_end_the_probe() {
+    isolated(async |_| {
+        for (status, expected) in [
+            ("401 Unauthorized", ProbeFailure::Authorization(401)),
+            ("403 Forbidden", ProbeFailure::Authorization(403)),
+            ("429 Too Many Requests", ProbeFailure::Status(429)),
+            ("503 Service Unavailable", ProbeFailure::Status(503)),
+        ] {
+            let error = failure(async |connection| {
+                connection.request().await;
+                // Not even with an error of the protocol in the body.
+                connection.json(status, "", &error(-32601, "no such method")).await;
+                connection.closed().await;
+            })
+            .await;
+            assert!(matches!(&error, HandshakeError::Probe(failure) if *failure == expected), "{error:?}");
+        }
+    });
+}
+
+#[test]
+fn f069_a_login_page_ends_the_handshake_for_good() {
+    isolated(async |_| {
+        let error = failure(async |connection| {
+            connection.request().await;
+            connection
+                .write("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\ncanary")
+                .await;
+            connection.closed().await;
+        })
+        .await;
+        let text = error.to_string();
+        assert!(error.is_permanent() && text.contains("text/html") && !text.contains("canary"), "{text}");
+    });
+}
+
+#[test]
+fn f062_the_call_that_names_the_lost_session_is_refused_and_the_others_may_have_run() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = legacy(&server).await;
+        let session = opened.session.clone();
+        let first = tokio::spawn(call(&session));
+        assert_eq!(opened.request().await.json()["method"], "tools/call");
+        let (refused, ()) = tokio::join!(call(&session), async {
+            let (mut second, _) = server.exchange().await;
+            second.json("404 Not Found", "", &error(-32001, "session not found")).await;
+        });
+        let refused = refused.unwrap_err();
+        let CallError::SessionGone { dispatch: Dispatch::Refused, closed } = &refused else {
+            panic!("the server refused it: {refused:?}")
+        };
+        assert_eq!(*closed.reason(), CloseReason::SessionExpired);
+        assert!(refused.outcome() == CallOutcome::Rejected && refused.is_retryable());
+
+        let unknown = first.await.unwrap().unwrap_err();
+        assert!(unknown.is_session_gone() && !unknown.is_retryable(), "{unknown:?}");
+        assert_eq!(unknown.outcome(), CallOutcome::Unknown);
+        assert!(!session.is_open());
+        drop(session);
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f063_a_404_with_an_error_of_the_protocol_is_that_error() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        let (called, ()) = tokio::join!(call(&opened.session), async {
+            opened.connection.request().await;
+            opened.connection.json("404 Not Found", "", &error(-32601, "no such method")).await;
+        });
+        let called = called.unwrap_err();
+        assert!(matches!(&called, CallError::Peer(error) if error.code == -32601), "{called:?}");
+        assert!(opened.session.is_open());
+        opened.close().await;
+    });
+}
+
+#[test]
+fn h58_any_other_status_is_told_and_the_session_stays() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        for (status, outcome) in
+            [("410 Gone", CallOutcome::Rejected), ("502 Bad Gateway", CallOutcome::Unknown)]
+        {
+            let (called, ()) = tokio::join!(call(&opened.session), async {
+                opened.connection.request().await;
+                opened.connection.empty(status).await;
+            });
+            let called = called.unwrap_err();
+            assert!(matches!(&called, CallError::Http(_)), "{called:?}");
+            assert_eq!(called.outcome(), outcome);
+            assert!(!called.is_retryable() && opened.session.is_open());
+        }
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f072_and_f073_a_broken_connection_costs_its_call_alone_and_nothing_is_repeated() {
+    isolated(async |_| {
+        for head in [
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nid: 1\ndata: {\"json",
+        ] {
+            let server = NetServer::bind().await;
+            let Opened { session, driver, mut connection, .. } = modern(&server).await;
+            let (called, ()) = tokio::join!(call(&session), async {
+                connection.request().await;
+                connection.write(head).await;
+                // The client must have seen the head, or the reset would overtake it.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                connection.reset();
+            });
+            let called = called.unwrap_err();
+            assert!(matches!(called, CallError::Lost), "{called:?}");
+            assert_eq!(called.outcome(), CallOutcome::Unknown);
+            let (called, connection) = tokio::join!(call(&session), async {
+                let (mut connection, request) = server.exchange().await;
+                assert_eq!(request.header("last-event-id"), None);
+                connection.json("200 OK", "", &result(&request, &said("x"))).await;
+                connection
+            });
+            called.unwrap();
+            Opened { server: &server, session, driver, connection }.close().await;
+        }
+    });
+}
+
+#[test]
+fn f075_and_f076_an_exchange_without_an_answer_ends_its_call_at_once() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        for answer in [
+            "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ] {
+            let began = Instant::now();
+            let (called, ()) = tokio::join!(call(&opened.session), async {
+                opened.connection.request().await;
+                opened.connection.write(answer).await;
+            });
+            let called = called.unwrap_err();
+            let expected = ProtocolFault::Broken(BrokenWhy::NoReply);
+            assert!(
+                matches!(&called, CallError::Protocol(fault) if *fault == expected),
+                "{answer}: {called:?}"
+            );
+            assert!(began.elapsed() < Duration::from_secs(1));
+        }
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f077_an_answer_with_the_id_of_another_call_fails_its_own_call_alone() {
+    isolated(async |_| {
+        for in_stream in [false, true] {
+            let server = NetServer::bind().await;
+            let mut opened = modern(&server).await;
+            let session = opened.session.clone();
+            let first = tokio::spawn(call(&session));
+            let asked = opened.connection.request().await;
+            let (second, ()) = tokio::join!(call(&session), async {
+                let (mut connection, _) = server.exchange().await;
+                let foreign = result(&asked, &said("wrong"));
+                if in_stream {
+                    connection.events("").await;
+                    connection.event(&foreign).await;
+                    connection.end().await;
+                } else {
+                    connection.json("200 OK", "", &foreign).await;
+                }
+            });
+            let second = second.unwrap_err();
+            assert!(matches!(second, CallError::Protocol(ProtocolFault::IdMismatch)), "{second:?}");
+            opened.connection.json("200 OK", "", &result(&asked, &said("right"))).await;
+            let first = first.await.unwrap().unwrap();
+            assert!(format!("{first:?}").contains("right"), "{first:?}");
+            drop(session);
+            opened.close().await;
+        }
+    });
+}
+
+#[test]
+fn f123_a_modern_time_out_closes_the_stream_and_posts_nothing() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let Opened { session, driver, mut connection, .. } = modern(&server).await;
+        let options = CallOptions::default().with_timeout(Duration::from_millis(200));
+        let (called, ()) = tokio::join!(session.call(CallTool::new("slow"), options), async {
+            connection.request().await;
+            connection.events("").await;
+            connection.closed().await;
+        });
+        let called = called.unwrap_err();
+        assert!(called.is_timeout() && called.outcome() == CallOutcome::Unknown, "{called:?}");
+        let nothing = timeout(Duration::from_millis(200), server.exchange()).await;
+        assert!(nothing.is_err(), "nothing is posted: {nothing:?}");
+        session.close(soon()).await;
+        driver.await.unwrap();
+    });
+}
+
+#[test]
+fn f123_a_legacy_time_out_posts_the_notice_within_50_ms() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = legacy(&server).await;
+        let options = CallOptions::default().with_timeout(Duration::from_millis(200));
+        let call = opened.session.call(CallTool::new("slow"), options);
+        let ((called, ended), (request, notice, told)) =
+            tokio::join!(async { (call.await, Instant::now()) }, async {
+                let request = opened.request().await;
+                opened.connection.events("").await;
+                opened.connection.closed().await;
+                let notice = opened.request().await;
+                let told = Instant::now();
+                opened.connection.empty("202 Accepted").await;
+                (request, notice, told)
+            });
+        assert!(called.unwrap_err().is_timeout());
+        assert!(told < ended + Duration::from_millis(50));
+        let notice = notice.json();
+        assert_eq!(notice["method"], "notifications/cancelled");
+        assert_eq!(notice["params"]["requestId"], request.json()["id"]);
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f123_the_handshake_is_never_cancelled() {
+    isolated(async |_| {
+        for era in [EraPolicy::Legacy, EraPolicy::Modern] {
+            let server = NetServer::bind().await;
+            let endpoint = Endpoint::parse(&server.url()).unwrap();
+            let connector =
+                HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
+            let (connected, mut connection) = tokio::join!(connector.connect(soon()), server.accept());
+            let (opening, driver) = open(connected.unwrap(), SessionOptions::default().with_era(era));
+            let driver = tokio::spawn(driver.run());
+            let by = Instant::now() + Duration::from_millis(200);
+            let (session, ()) = tokio::join!(opening.handshake(by), async {
+                connection.request().await;
+                connection.closed().await;
+            });
+            assert!(matches!(session, Err(HandshakeError::Timeout)), "{session:?}");
+            let nothing = timeout(Duration::from_millis(200), server.exchange()).await;
+            assert!(nothing.is_err(), "nothing is posted: {nothing:?}");
+            driver.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn f122_a_ping_on_the_stream_of_a_call_is_answered_by_a_post() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = legacy(&server).await;
+        let (called, ()) = tokio::join!(call(&opened.session), async {
+            let request = opened.request().await;
+            opened.connection.events("").await;
+            opened.connection.event(&json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
+            let (mut second, pong) = server.exchange().await;
+            assert_eq!(pong.json(), json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
+            assert_eq!(pong.header("mcp-session-id"), Some("one"));
+            second.empty("202 Accepted").await;
+            opened.connection.event(&result(&request, &said("x"))).await;
+            opened.connection.end().await;
+        });
+        called.unwrap();
+        opened.close().await;
+    });
+}
