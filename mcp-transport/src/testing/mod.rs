@@ -6,6 +6,7 @@
 //! - [`ServerScript`]: a small server for both eras as a state machine, played by [`serve`].
 //! - [`FaultTransport`]: makes any connection misbehave on demand.
 //! - [`fixture`]: a server process that does what a test tells it, down to the byte.
+//! - [`HttpHost`]: plays a [`ServerScript`] over HTTP.
 //! - [`NetServer`]: a listener on loopback that writes exact bytes.
 //! - [`checks`]: what a test has left behind, seen from outside.
 //!
@@ -23,6 +24,7 @@ pub mod checks;
 mod connector;
 mod fault;
 pub mod fixture;
+mod http_host;
 mod memory;
 mod net;
 mod peer;
@@ -32,6 +34,7 @@ mod wire;
 pub use behaviour::{Action, Behaviour, serve, serve_all};
 pub use connector::{ConnectGate, MemoryConnector};
 pub use fault::{FaultConnector, FaultControl, FaultTransport};
+pub use http_host::{HttpAnswers, HttpHost};
 pub use memory::{MemoryOptions, memory, memory_with};
 pub use net::{NetConnection, NetRequest, NetServer};
 pub use peer::{Received, ScriptedPeer};

@@ -177,6 +177,15 @@ impl NetConnection {
         assert!(!has_more, "the client should close, but sends {:?}", String::from_utf8_lossy(&self.buffer));
     }
 
+    /// Waits until the client has closed the connection; what it sends meanwhile is kept.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn hung_up(&mut self) {
+        while self.fill().await {}
+    }
+
     /// Closes the connection by a reset, so that the client loses what it has not read.
     pub fn reset(self) {
         self.stream.set_zero_linger().expect("the socket is open");

@@ -165,6 +165,12 @@ impl ServerScript {
         self
     }
 
+    /// Whether it knows the modern vocabulary.
+    #[must_use]
+    pub fn speaks_modern(&self) -> bool {
+        self.era != ServerEra::Legacy
+    }
+
     /// What all servers started from this script and its clones have seen.
     #[must_use]
     pub fn log(&self) -> ServerLog {
