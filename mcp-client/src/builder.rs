@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mcp_lifecycle::{AddError, ServerOptions, ServerSpec, Startup, SupervisorOptions};
 use mcp_proto::{Redactor, Secret};
 use mcp_transport::Connector;
+use mcp_transport::http::{HttpBackend, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::process::{Command, LocalProcesses, ProcessFactory};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
 use tokio::runtime::Handle;
@@ -13,7 +14,8 @@ use tokio::runtime::Handle;
 use crate::blocking::RuntimeError;
 use crate::client::Client;
 use crate::config::{
-    ConfigError, ConfigFault, ConfigFile, Place, ServerConfig, ServerSettings, StdioServer, ToolFilter,
+    ConfigError, ConfigFault, ConfigFile, HttpServer, Place, Reach, ServerConfig, ServerSettings,
+    StdioServer, ToolFilter,
 };
 
 /// Puts a [`Client`] together.
@@ -30,6 +32,7 @@ pub struct ClientBuilder {
 pub(crate) struct Launch {
     environment: Vec<(OsString, OsString)>,
     processes: Option<Arc<dyn ProcessFactory>>,
+    http: Option<Arc<dyn HttpBackend>>,
     tune: Option<Tune>,
     wrap_connector: Option<Wrap<dyn Connector>>,
     wrap_processes: Option<Wrap<dyn ProcessFactory>>,
@@ -79,7 +82,16 @@ impl ClientBuilder {
         Ok(self.server(ServerConfig::new(name, program, ServerSettings::default())?))
     }
 
-    /// Adds a program with its settings.
+    /// Adds a server that is reached over Streamable HTTP, with default settings.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty.
+    pub fn http(self, name: impl Into<String>, server: HttpServer) -> Result<Self, ConfigError> {
+        Ok(self.server(ServerConfig::new(name, server, ServerSettings::default())?))
+    }
+
+    /// Adds a server with its settings.
     pub fn server(mut self, server: ServerConfig) -> Self {
         self.servers.push(Entry::Program(Box::new(server)));
         self
@@ -126,6 +138,12 @@ impl ClientBuilder {
     /// kill *every* process of it. Give each client one of its own.
     pub fn processes(mut self, processes: Arc<dyn ProcessFactory>) -> Self {
         self.launch.processes = Some(processes);
+        self
+    }
+
+    /// Makes HTTP requests through `backend`; by default hyper and rustls do.
+    pub fn http_backend(mut self, backend: Arc<dyn HttpBackend>) -> Self {
+        self.launch.http = Some(backend);
         self
     }
 
@@ -226,16 +244,34 @@ impl Launch {
             }
             Entry::Program(server) => {
                 let name = server.name.as_str();
-                let processes = wrapped(self.wrap_processes.as_ref(), name, Arc::clone(processes));
-                let command = self.command(name, &server.program).redactor(Arc::clone(redactor));
-                let connector = StdioConnector::new(processes, command, StdioLimits::default());
-                let connector = wrapped(self.wrap_connector.as_ref(), name, Arc::new(connector));
+                let connector = self.connector(&server, processes, redactor);
+                let connector = wrapped(self.wrap_connector.as_ref(), name, connector);
                 let options = discreet(options(&server.settings), redactor);
                 let options = match &self.tune {
                     Some(tune) => tune(name, options),
                     None => options,
                 };
                 ServerSpec::new(server.name, connector).with_options(options)
+            }
+        }
+    }
+
+    fn connector(
+        &self,
+        server: &ServerConfig,
+        processes: &Arc<dyn ProcessFactory>,
+        redactor: &Arc<Redactor>,
+    ) -> Arc<dyn Connector> {
+        match &server.reach {
+            Reach::Http(address) => {
+                let backend = self.http.clone().unwrap_or_else(|| Arc::new(HyperBackend::default()));
+                let endpoint = address.endpoint().clone();
+                Arc::new(HttpConnector::new(backend, endpoint, HttpLimits::default()))
+            }
+            Reach::Stdio(program) => {
+                let processes = wrapped(self.wrap_processes.as_ref(), &server.name, Arc::clone(processes));
+                let command = self.command(&server.name, program).redactor(Arc::clone(redactor));
+                Arc::new(StdioConnector::new(processes, command, StdioLimits::default()))
             }
         }
     }

@@ -13,7 +13,11 @@ pub mod render;
 // Starting.
 pub use builder::{ClientBuilder, StartError};
 pub use client::Client;
-pub use config::{ConfigError, ConfigFile, ServerConfig, ServerSettings, StdioServer, ToolFilter};
+pub use mcp_transport::http::EndpointError;
+
+pub use config::{
+    ConfigError, ConfigFile, HttpServer, Reach, ServerConfig, ServerSettings, StdioServer, ToolFilter,
+};
 
 // Using.
 pub use handlers::Handlers;

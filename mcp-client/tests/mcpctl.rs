@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use mcp_transport::testing::checks::{self, until};
 use mcp_transport::testing::fixture::{MARK, Transcript};
+use mcp_transport::testing::{HttpAnswers, HttpHost, ServerScript};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -159,10 +160,8 @@ fn a_configuration_that_cannot_be_used_names_its_place() {
     place.run(&["config", "check"]).fails(2, &[":3:9:", "not valid JSON"]);
     place.write("{\"servers\": {}}");
     place.run(&["call", "a", "b"]).fails(2, &["has no \"mcpServers\" object"]);
-    place.write("{\"mcpServers\": {\"web\": {\"url\": \"https://example.org\"}}}");
-    place
-        .run(&["call", "web", "b"])
-        .fails(2, &["server \"web\"", "HTTP servers are not supported by this version"]);
+    place.write("{\"mcpServers\": {\"web\": {\"url\": \"example.org\"}}}");
+    place.run(&["call", "web", "b"]).fails(2, &["server \"web\"", "not a complete http or https URL"]);
 }
 
 #[test]
@@ -579,4 +578,67 @@ fn status_watch_shows_changes_until_interrupted() {
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(checks::marked(&place.mark).is_empty());
+}
+
+/// A server over HTTP, in a thread of its own until it is dropped.
+struct Web {
+    url: String,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Web {
+    fn start(script: ServerScript) -> Self {
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (url_sender, url) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let host = HttpHost::bind(script, HttpAnswers::Events).await;
+                url_sender.send(host.url()).unwrap();
+                tokio::select! {
+                    () = host.run() => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { url: url.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.stop.take();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_url_takes_the_place_of_a_server() {
+    for script in [ServerScript::legacy(), ServerScript::modern()] {
+        let web = Web::start(script);
+        let place = Place::new();
+        let called = place.run(&["call", &web.url, "echo", "message=hello", "--json"]);
+        assert_eq!(called.code, 0, "{}", called.stderr);
+        let document = called.document();
+        assert_eq!((&document["ok"], &document["tool"]), (&json!(true), &json!("echo")));
+        let listed = place.run(&["list", &web.url]);
+        assert!(listed.code == 0 && listed.stdout.contains("echo"), "{}{}", listed.stdout, listed.stderr);
+        let read = place.run(&["read", &web.url, "fixture://text/1"]);
+        assert!(read.code == 0 && read.stdout.contains("This is text 1."), "{}{}", read.stdout, read.stderr);
+    }
+}
+
+#[test]
+fn a_configured_url_works_and_a_dead_one_says_so() {
+    let web = Web::start(ServerScript::modern());
+    let place = Place::new();
+    let servers = json!({"web": {"type": "http", "url": web.url, "headers": {"X-Key": "canary-7f3a"}}});
+    place.write(&json!({"mcpServers": servers}).to_string());
+    let called = place.run(&["call", "web", "echo", "message=hello"]);
+    assert_eq!((called.code, called.stdout.trim()), (0, "hello"), "{}", called.stderr);
+    drop(web);
+    place.run(&["call", "web", "echo", "message=hello"]).fails(3, &["web", "refuses connections"]);
+    place.run(&["call", "ftp://x", "echo"]).fails(2, &["ftp://x"]);
+    place.run(&["call", "http://", "echo"]).fails(2, &["not a complete http or https URL"]);
 }

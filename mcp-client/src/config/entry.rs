@@ -10,9 +10,10 @@ use serde_json::value::RawValue;
 use super::error::{ConfigError, ConfigFault, ConfigWarning, Place};
 use super::expand::expand;
 use super::file::{Lookup, is_object, syntax_error};
+use super::http_server::HttpServer;
 use super::located::{Member, Text};
 use super::secrets;
-use super::server::{ServerConfig, ServerSettings, StdioServer, check};
+use super::server::{Reach, ServerConfig, ServerSettings, StdioServer, check};
 use super::value;
 
 /// Keys that other programs write into a server's entry and that mean nothing here.
@@ -20,6 +21,9 @@ const FOREIGN_KEYS: &[&str] = &["alwaysAllow", "autoApprove", "description", "na
 
 /// Below this number of milliseconds, a number was probably meant to be seconds.
 const SUSPICIOUS_MILLISECONDS: u128 = 1000;
+
+/// The types of a server with a URL.
+const HTTP_TYPES: &str = "\"http\" and \"streamable-http\" beside a \"url\"";
 
 /// Most calls that may be configured to be under way at once on one server.
 const MOST_IN_FLIGHT: u64 = 10_000;
@@ -46,12 +50,15 @@ impl<'a> EntryReader<'a> {
 
     fn entry(&mut self, entry: &Member<'a>) -> Result<ServerConfig, ConfigError> {
         if !is_object(entry.value) {
-            let fault = ConfigFault::WrongKind { expected: "an object with a \"command\"" };
+            let fault = ConfigFault::WrongKind { expected: "an object with a \"command\" or a \"url\"" };
             return Err(ConfigError::new(self.place.clone(), fault));
         }
         let members = self.members(entry.value, &self.place.clone())?;
         let mut program = None;
+        let mut address = None;
+        let mut is_http = None;
         let mut details = StdioServer::new("");
+        let mut headers = Vec::new();
         let mut settings = ServerSettings::default();
         for member in &members {
             let place = self.place.key(&member.key, Some(member.position));
@@ -60,31 +67,58 @@ impl<'a> EntryReader<'a> {
                 "args" => details.args = self.texts(member, &place)?,
                 "env" => details.env = self.variables(member, &place)?,
                 "cwd" => details.cwd = Some(self.directory(member, &place)?),
-                "url" | "serverUrl" => return Err(ConfigError::new(place, ConfigFault::HttpUnsupported)),
-                "type" | "transport" => check_type(member).map_err(|fault| ConfigError::new(place, fault))?,
+                "url" | "serverUrl" => address = Some((self.text(member, &place)?, place)),
+                "headers" => {
+                    headers = self
+                        .variables(member, &place)?
+                        .into_iter()
+                        .map(|header| (header, place.clone()))
+                        .collect()
+                }
+                "type" | "transport" => match is_http_type(member) {
+                    Ok(over_http) => is_http = Some((over_http, place)),
+                    Err(fault) => return Err(ConfigError::new(place, fault)),
+                },
                 _ => self.setting(&mut settings, member, &place)?,
             }
         }
-        let Some(command) = program else {
-            return Err(ConfigError::new(self.place.clone(), ConfigFault::MissingCommand));
+        let reach = match (program, address, is_http) {
+            (Some(_), Some((_, place)), _) => return Err(ConfigError::new(place, ConfigFault::TwoWays)),
+            (None, Some((url, place)), is_http) => {
+                if let Some((false, place)) = is_http {
+                    return Err(ConfigError::new(place, ConfigFault::UnknownChoice { expected: HTTP_TYPES }));
+                }
+                let server = http_server(url, headers, &place)?;
+                if let Some(warning) = server.warning() {
+                    self.warn(place, warning.to_owned());
+                }
+                Reach::Http(server)
+            }
+            (_, None, Some((true, place))) => return Err(ConfigError::new(place, ConfigFault::MissingUrl)),
+            (Some(command), None, _) => Reach::Stdio(StdioServer { command, ..details }),
+            (None, None, _) => return Err(ConfigError::new(self.place.clone(), ConfigFault::MissingCommand)),
         };
-        self.finish(entry, &members, StdioServer { command, ..details }, settings)
+        self.finish(entry, &members, reach, settings)
     }
 
-    /// Checks the program as a whole, and looks for secrets in its arguments.
+    /// Checks the server as a whole, and looks for secrets in the arguments of a program.
     fn finish(
         &mut self,
         entry: &Member<'a>,
         members: &[Member<'a>],
-        program: StdioServer,
+        reach: Reach,
         settings: ServerSettings,
     ) -> Result<ServerConfig, ConfigError> {
-        check(&entry.key, &program).map_err(|(key, fault)| {
+        check(&entry.key, &reach).map_err(|(key, fault)| {
             let position = members.iter().find(|member| member.key == key).map(|member| member.position);
             let place = if key.is_empty() { self.place.clone() } else { self.place.key(key, position) };
             ConfigError::new(place, fault)
         })?;
-        for found in secrets::exposed(&program.args) {
+        let args = match &reach {
+            Reach::Stdio(program) => program.args.as_slice(),
+            Reach::Http(_) => &[],
+        };
+        for found in secrets::exposed(args) {
             let position = members.iter().find(|member| member.key == "args").map(|member| member.position);
             let place = self.place.key("args", position);
             self.warn(
@@ -96,8 +130,8 @@ impl<'a> EntryReader<'a> {
                 ),
             );
         }
-        let secrets = secrets::of(&program);
-        Ok(ServerConfig { name: entry.key.clone().into_owned(), program, settings, secrets })
+        let secrets = reach.secrets();
+        Ok(ServerConfig { name: entry.key.clone().into_owned(), reach, settings, secrets })
     }
 
     fn setting(
@@ -204,11 +238,26 @@ impl<'a> EntryReader<'a> {
     }
 }
 
-fn check_type(member: &Member<'_>) -> Result<(), ConfigFault> {
+/// Puts a server over HTTP together; each header comes with its place.
+fn http_server(
+    url: String,
+    headers: Vec<((String, Secret), Place)>,
+    place: &Place,
+) -> Result<HttpServer, ConfigError> {
+    let at = |place: Place| move |error| ConfigError::new(place, ConfigFault::Endpoint(error));
+    let server = HttpServer::new(url).map_err(at(place.clone()))?;
+    headers.into_iter().try_fold(server, |server, ((name, value), place)| {
+        server.header(name, value.expose()).map_err(at(place))
+    })
+}
+
+/// Whether the type is one of those over HTTP.
+fn is_http_type(member: &Member<'_>) -> Result<bool, ConfigFault> {
     match value::text(member.value)?.as_str() {
-        "stdio" => Ok(()),
-        "http" | "sse" | "streamable-http" | "streamableHttp" => Err(ConfigFault::HttpUnsupported),
-        _ => Err(ConfigFault::UnknownChoice { expected: "\"stdio\"" }),
+        "stdio" => Ok(false),
+        "http" | "streamable-http" | "streamableHttp" | "streamable_http" => Ok(true),
+        "sse" => Err(ConfigFault::SseUnsupported),
+        _ => Err(ConfigFault::UnknownChoice { expected: "\"stdio\" and \"http\"" }),
     }
 }
 

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use mcp_proto::escape;
+use mcp_transport::http::EndpointError;
 
 use super::value::DurationFault;
 
@@ -57,9 +58,12 @@ pub enum ConfigFault {
     /// Two servers have one name, or a key stands twice in one object.
     #[error("appears twice; remove one of them")]
     Duplicate,
-    /// The server is reached by URL.
-    #[error("HTTP servers are not supported by this version; give a \"command\" that speaks over stdio")]
-    HttpUnsupported,
+    /// Both a command and a URL.
+    #[error("stands beside a \"command\"; keep one of them")]
+    TwoWays,
+    /// A URL or a header cannot be used.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// A name or value holds a NUL byte, which no process can take.
     #[error("holds a NUL byte, which cannot be passed to a process")]
     HoldsNul,
@@ -67,8 +71,11 @@ pub enum ConfigFault {
     #[error("is not a name for an environment variable: it must not be empty or contain \"=\"")]
     InvalidVariableName,
     /// Neither a command nor a URL.
-    #[error("has no \"command\"; add the program that starts the server")]
+    #[error("has no \"command\" and no \"url\"; add the program that starts the server, or its address")]
     MissingCommand,
+    /// The server is said to be reached over HTTP, but not where.
+    #[error("needs a \"url\"; add the address of the server")]
+    MissingUrl,
     /// The file has no list of servers.
     #[error("has no \"mcpServers\" object; put the servers under that key")]
     MissingServers,
@@ -86,6 +93,11 @@ pub enum ConfigFault {
     /// The text is not JSON.
     #[error("is not valid JSON: {0}")]
     Syntax(String),
+    /// The server speaks the older of the two transports over HTTP.
+    #[error(
+        "the older HTTP+SSE transport is not supported by this version; many servers speak Streamable HTTP at another address"
+    )]
+    SseUnsupported,
     /// A text that is none of those accepted.
     #[error("must be one of {expected}")]
     UnknownChoice {

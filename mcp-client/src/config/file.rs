@@ -115,7 +115,10 @@ pub(super) fn syntax_error(root: &Place, error: &serde_json::Error) -> ConfigErr
 mod tests {
     use std::num::NonZeroUsize;
 
+    use mcp_transport::http::EndpointError;
+
     use super::*;
+    use crate::config::Reach;
 
     fn lookup(name: &str) -> Option<String> {
         (name == "TOKEN").then(|| "canary-7f3a".to_owned())
@@ -146,10 +149,11 @@ mod tests {
         .unwrap();
         assert!(config.warnings.is_empty() && config.refused.is_empty(), "{config:?}");
         let server = config.server("s").unwrap();
-        assert_eq!(server.program.args, ["-y", "srv", "x"]);
-        assert_eq!(server.program.cwd.as_deref(), Some(Path::new("/project/sub")));
+        let Reach::Stdio(program) = &server.reach else { panic!("a program") };
+        assert_eq!(program.args, ["-y", "srv", "x"]);
+        assert_eq!(program.cwd.as_deref(), Some(Path::new("/project/sub")));
         let env: Vec<(&str, &str)> =
-            server.program.env.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+            program.env.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
         assert_eq!(env, [("KEY", "canary-7f3a"), ("ON", "true"), ("PORT", "80")]);
         let settings = &server.settings;
         assert_eq!(settings.timeout, Some(std::time::Duration::from_secs(30)));
@@ -160,18 +164,57 @@ mod tests {
     }
 
     #[test]
+    fn a_server_with_a_url_is_read_and_its_secrets_are_known() {
+        let config = parse(
+            r#"{"mcpServers": {
+                "a": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+                "b": {"url": "http://h/mcp?token=canary-9", "headers": {"X": "y"}, "timeout": "3s"}}}"#,
+        )
+        .unwrap();
+        assert!(config.refused.is_empty(), "{config:?}");
+        let server = config.server("a").unwrap();
+        let Reach::Http(reach) = &server.reach else { panic!("over HTTP") };
+        assert_eq!(reach.endpoint().to_string(), "https://h/mcp");
+        let secrets: Vec<&str> = server.secrets().map(|secret| secret.expose()).collect();
+        assert_eq!(secrets, ["Bearer canary-7f3a"]);
+        let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+        assert!(warnings.len() == 1 && warnings[0].contains("query"), "{warnings:?}");
+        assert!(!format!("{config:?}").contains("canary"));
+    }
+
+    #[test]
     fn errors_name_file_place_server_and_key() {
         for (entry, message) in [
+            (r#"{"url": "x"}"#, r#"mcp.json:2:9: server "s": "url" not a complete http or https URL"#),
             (
-                r#"{"url": "https://x"}"#,
-                r#"mcp.json:2:9: server "s": "url" HTTP servers are not supported by this version; give a "command" that speaks over stdio"#,
+                r#"{"serverUrl": "https://me:pw@x"}"#,
+                r#"mcp.json:2:9: server "s": "serverUrl" the URL holds credentials; put them into a header instead"#,
             ),
             (
-                r#"{"type": "sse"}"#,
-                r#"mcp.json:2:9: server "s": "type" HTTP servers are not supported by this version; give a "command" that speaks over stdio"#,
+                r#"{"url": "https://x", "headers": {"Host": "y"}}"#,
+                r#"mcp.json:2:29: server "s": "headers" the header Host is set by the client itself"#,
             ),
-            ("{}", r#"mcp.json:2:3: server "s": has no "command"; add the program that starts the server"#),
-            ("7", r#"mcp.json:2:3: server "s": must be an object with a "command""#),
+            (
+                r#"{"url": "https://x", "command": "y"}"#,
+                r#"mcp.json:2:9: server "s": "url" stands beside a "command"; keep one of them"#,
+            ),
+            (
+                r#"{"type": "http"}"#,
+                r#"mcp.json:2:9: server "s": "type" needs a "url"; add the address of the server"#,
+            ),
+            (
+                r#"{"url": "https://x", "type": "stdio"}"#,
+                r#"mcp.json:2:29: server "s": "type" must be one of "http" and "streamable-http" beside a "url""#,
+            ),
+            (
+                r#"{"type": "sse", "url": "https://x"}"#,
+                r#"mcp.json:2:9: server "s": "type" the older HTTP+SSE transport is not supported by this version; many servers speak Streamable HTTP at another address"#,
+            ),
+            (
+                "{}",
+                r#"mcp.json:2:3: server "s": has no "command" and no "url"; add the program that starts the server, or its address"#,
+            ),
+            ("7", r#"mcp.json:2:3: server "s": must be an object with a "command" or a "url""#),
             (r#"{"command": 7}"#, r#"mcp.json:2:9: server "s": "command" must be a text"#),
             (r#"{"command": " "}"#, r#"mcp.json:2:9: server "s": "command" must not be empty"#),
             (
@@ -243,7 +286,7 @@ mod tests {
         let config = config.unwrap();
         let names: Vec<&str> = config.servers.iter().map(|server| server.name.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
-        assert_eq!(config.refusal("b").unwrap().fault, ConfigFault::HttpUnsupported);
+        assert_eq!(config.refusal("b").unwrap().fault, ConfigFault::Endpoint(EndpointError::Url));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod entry;
 mod error;
 mod expand;
 mod file;
+mod http_server;
 mod located;
 mod secrets;
 mod server;
@@ -18,5 +19,6 @@ mod value;
 
 pub use error::{ConfigError, ConfigFault, ConfigWarning, Place, Position};
 pub use file::{ConfigFile, Lookup};
-pub use server::{ServerConfig, ServerSettings, StdioServer, ToolFilter};
+pub use http_server::HttpServer;
+pub use server::{Reach, ServerConfig, ServerSettings, StdioServer, ToolFilter};
 pub use value::{DurationFault, parse_duration};

@@ -14,7 +14,7 @@ const HARMLESS_VALUES: &[&str] =
     &["debug", "development", "error", "false", "info", "localhost", "none", "production", "true", "warn"];
 
 /// Values of fewer bytes hide nothing: taken out of a message, they would only make it unreadable.
-const SHORTEST_BYTES: usize = 4;
+pub(super) const SHORTEST_BYTES: usize = 4;
 
 /// A secret that was written into the arguments of a command.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub(super) fn exposed(args: &[String]) -> Vec<ExposedSecret> {
     found
 }
 
-fn is_telling(option: &str) -> bool {
+pub(super) fn is_telling(option: &str) -> bool {
     let option = option.to_ascii_lowercase();
     TELLING_WORDS.iter().any(|word| option.trim_start_matches('-').ends_with(word))
 }

@@ -7,20 +7,31 @@ use mcp_proto::Secret;
 use mcp_session::EraPolicy;
 
 use super::error::{ConfigError, ConfigFault, Place};
+use super::http_server::HttpServer;
 use super::secrets;
 
-/// A server to start: its name, its program and how to treat it.
+/// A server to use: its name, how it is reached and how to treat it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerConfig {
     /// The name that calls use.
     pub name: String,
-    /// The program.
-    pub program: StdioServer,
+    /// How it is reached.
+    pub reach: Reach,
     /// How to treat it.
     pub settings: ServerSettings,
     /// What must never be shown of it.
     pub(crate) secrets: Vec<Secret>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Reach {
+    /// Over Streamable HTTP.
+    Http(HttpServer),
+    /// As a program that is started on this machine.
+    Stdio(StdioServer),
 }
 
 /// A program that speaks MCP over standard input and output.
@@ -83,24 +94,45 @@ impl ServerConfig {
     ///
     /// # Errors
     ///
-    /// An empty name or command, a NUL byte, or a bad variable name: nothing that could be started.
+    /// An empty name or command, a NUL byte, a bad variable name: nothing that could be reached.
     pub fn new(
         name: impl Into<String>,
-        program: StdioServer,
+        reach: impl Into<Reach>,
         settings: ServerSettings,
     ) -> Result<Self, ConfigError> {
-        let name = name.into();
-        check(&name, &program).map_err(|(key, fault)| {
+        let (name, reach) = (name.into(), reach.into());
+        check(&name, &reach).map_err(|(key, fault)| {
             let place = Place::server(&name);
             ConfigError::new(if key.is_empty() { place } else { place.key(key, None) }, fault)
         })?;
-        let secrets = secrets::of(&program);
-        Ok(Self { name, program, settings, secrets })
+        let secrets = reach.secrets();
+        Ok(Self { name, reach, settings, secrets })
     }
 
     /// What must never be shown of this server.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.secrets.iter()
+    }
+}
+
+impl Reach {
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        match self {
+            Self::Http(server) => server.secrets(),
+            Self::Stdio(program) => secrets::of(program),
+        }
+    }
+}
+
+impl From<HttpServer> for Reach {
+    fn from(server: HttpServer) -> Self {
+        Self::Http(server)
+    }
+}
+
+impl From<StdioServer> for Reach {
+    fn from(program: StdioServer) -> Self {
+        Self::Stdio(program)
     }
 }
 
@@ -155,18 +187,26 @@ impl ToolFilter {
     }
 }
 
-/// Refuses what no process can be started with, before anything is started.
+/// Refuses what cannot be reached in any case, before anything is started.
 ///
 /// An error comes with the key that it is about; an empty key means the server's name.
-pub(super) fn check(name: &str, program: &StdioServer) -> Result<(), (&'static str, ConfigFault)> {
-    let no_nul = |key, text: &str| match text.contains('\0') {
-        true => Err((key, ConfigFault::HoldsNul)),
-        false => Ok(()),
-    };
+pub(super) fn check(name: &str, reach: &Reach) -> Result<(), (&'static str, ConfigFault)> {
     if name.trim().is_empty() {
         return Err(("", ConfigFault::Empty));
     }
     no_nul("", name)?;
+    match reach {
+        // Its parts were checked when they were given.
+        Reach::Http(_) => Ok(()),
+        Reach::Stdio(program) => check_program(program),
+    }
+}
+
+fn no_nul(key: &'static str, text: &str) -> Result<(), (&'static str, ConfigFault)> {
+    if text.contains('\0') { Err((key, ConfigFault::HoldsNul)) } else { Ok(()) }
+}
+
+fn check_program(program: &StdioServer) -> Result<(), (&'static str, ConfigFault)> {
     if program.command.trim().is_empty() {
         return Err(("command", ConfigFault::Empty));
     }

@@ -32,21 +32,21 @@ pub(crate) enum Command {
     /// Shows the main job on servers of its own: nothing is needed but this program.
     Demo(DemoArgs),
     /// Lists tools, resources, templates and prompts.
-    #[command(override_usage = "mcpctl list [SERVER]\n       mcpctl list -- COMMAND [ARG]…")]
+    #[command(override_usage = "mcpctl list [SERVER | URL]\n       mcpctl list -- COMMAND [ARG]…")]
     List(TargetArgs),
     /// Calls a tool.
-    #[command(override_usage = "mcpctl call SERVER TOOL [JSON | KEY=VALUE …]\n       \
+    #[command(override_usage = "mcpctl call SERVER|URL TOOL [JSON | KEY=VALUE …]\n       \
                                 mcpctl call TOOL [JSON | KEY=VALUE …] -- COMMAND [ARG]…")]
     Call(TargetArgs),
     /// Reads a resource.
-    #[command(override_usage = "mcpctl read SERVER URI\n       mcpctl read URI -- COMMAND [ARG]…")]
+    #[command(override_usage = "mcpctl read SERVER|URL URI\n       mcpctl read URI -- COMMAND [ARG]…")]
     Read(TargetArgs),
     /// Fills a prompt in.
-    #[command(override_usage = "mcpctl prompt SERVER NAME [KEY=VALUE …]\n       \
+    #[command(override_usage = "mcpctl prompt SERVER|URL NAME [KEY=VALUE …]\n       \
                                 mcpctl prompt NAME [KEY=VALUE …] -- COMMAND [ARG]…")]
     Prompt(TargetArgs),
     /// Starts the servers, waits until each has settled, and shows their state.
-    #[command(override_usage = "mcpctl status [--watch] [SERVER]\n       \
+    #[command(override_usage = "mcpctl status [--watch] [SERVER | URL]\n       \
                                 mcpctl status [--watch] -- COMMAND [ARG]…")]
     Status(StatusArgs),
     /// Looks after the configuration.

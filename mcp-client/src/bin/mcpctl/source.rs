@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use mcp_client::{ConfigError, ConfigFile, ServerConfig, ServerSettings, StdioServer};
+use mcp_client::{ConfigError, ConfigFile, HttpServer, ServerConfig, ServerSettings, StdioServer};
 
 use crate::args::Global;
 use crate::config_path;
@@ -38,7 +38,11 @@ impl Source {
             output.learn(server.secrets());
             return Ok(server);
         }
-        let name = name.ok_or_else(|| Problem::usage("give SERVER, or -- COMMAND"))?;
+        let name = name.ok_or_else(|| Problem::usage("give SERVER, a URL, or -- COMMAND"))?;
+        if let Some(server) = at_url(name)? {
+            output.learn(server.secrets());
+            return Ok(server);
+        }
         let Loaded { path, file } = load(global, host)?;
         if let Some(error) = file.refusal(name) {
             return Err(error.clone().into());
@@ -77,7 +81,7 @@ pub(crate) fn load(global: &Global, host: &Host) -> Result<Loaded, Problem> {
         (Some(path), _) => path.clone(),
         (None, Some(directory)) => config_path::find(directory, &lookup).ok_or_else(|| {
             Problem::usage(
-                "no configuration found: write .mcp.json, name a file with --config, or start a server with -- COMMAND",
+                "no configuration found: write .mcp.json, name a file with --config, or give a URL or -- COMMAND",
             )
         })?,
         (None, None) => return Err(Problem::usage("the working directory is gone; name a file with --config")),
@@ -100,6 +104,18 @@ fn ad_hoc(program: &[String]) -> Result<Option<ServerConfig>, Problem> {
     let [command, args @ ..] = program else { return Ok(None) };
     let name = Path::new(command).file_name().map_or(command.as_str().into(), |name| name.to_string_lossy());
     let server = StdioServer::new(command.as_str()).args(args.iter().map(String::as_str));
+    Ok(Some(ServerConfig::new(name, server, ServerSettings::default())?))
+}
+
+/// A server from the command line that a URL names, called after its host.
+fn at_url(word: &str) -> Result<Option<ServerConfig>, Problem> {
+    let is_url = word.starts_with("http://") || word.starts_with("https://");
+    if !is_url {
+        return Ok(None);
+    }
+    let server =
+        HttpServer::new(word).map_err(|error| Problem::usage(format!("the URL cannot be used: {error}")))?;
+    let name = server.endpoint().origin().authority();
     Ok(Some(ServerConfig::new(name, server, ServerSettings::default())?))
 }
 
