@@ -2,6 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mcp_proto::Method;
+use mcp_proto::probe::ProbeFailure;
 use mcp_session::{CallError, HandshakeError};
 use mcp_transport::{CloseReason, Closed, ConnectError};
 
@@ -99,7 +100,11 @@ impl Failure {
             Self::Handshake(HandshakeError::Closed(closed)) => loss_of(closed),
             Self::Handshake(error) if error.is_permanent() => Loss::Refused,
             Self::Handshake(HandshakeError::Timeout) => Loss::Transient,
-            Self::Handshake(_) => Loss::Rejected,
+            Self::Handshake(error) => match http_status(error) {
+                Some(401 | 403) => Loss::Auth,
+                Some(429 | 500..) => Loss::Transient,
+                _ => Loss::Rejected,
+            },
             Self::Lost(closed) => loss_of(closed),
             Self::Unauthorized => Loss::Auth,
             Self::Connect(_)
@@ -108,6 +113,17 @@ impl Failure {
             | Self::Timeout { .. }
             | Self::Unresponsive { .. } => Loss::Transient,
         }
+    }
+}
+
+/// The HTTP status that ended a handshake.
+fn http_status(error: &HandshakeError) -> Option<u16> {
+    match error {
+        HandshakeError::Http(rejection) => Some(rejection.status),
+        HandshakeError::Probe(ProbeFailure::Authorization(status) | ProbeFailure::Status(status)) => {
+            Some(*status)
+        }
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ use mcp_proto::{CallTool, ListTools, RawJson};
 use mcp_session::{CallOptions, ListLimits};
 use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::testing::checks::isolated;
-use mcp_transport::testing::{HttpAnswers, HttpHost, ServerScript, ToolBehaviour};
+use mcp_transport::testing::{HttpAnswers, HttpHost, NetServer, ServerScript, ToolBehaviour};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -108,5 +108,28 @@ fn f062_a_lost_session_is_begun_anew_once_and_each_call_runs_at_most_once() {
             () = client => {}
             () = host.run() => {}
         }
+    });
+}
+
+#[test]
+fn a_server_that_asks_for_credentials_waits_for_them_and_a_failing_one_is_tried_again() {
+    isolated(async |test| {
+        for (status, is_auth) in [("401 Unauthorized", true), ("503 Service Unavailable", false)] {
+            let host = NetServer::bind().await;
+            let (supervisor, server) = start(&host.url());
+            let serving = async {
+                let (mut connection, _) = host.exchange().await;
+                connection.empty(status).await;
+            };
+            let mut watch = server.watch();
+            let settled =
+                watch.wait_for(|status| matches!(status.state, State::NeedsAuth | State::Backoff { .. }));
+            let (settled, ()) = tokio::join!(settled, serving);
+            let state = settled.unwrap().state;
+            assert_eq!(state == State::NeedsAuth, is_auth, "{state:?}");
+            supervisor.shutdown().await;
+        }
+        test.expect_log(tracing::Level::WARN, "401");
+        test.expect_log(tracing::Level::WARN, "503");
     });
 }
