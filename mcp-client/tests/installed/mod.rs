@@ -3,12 +3,13 @@
 use std::env;
 use std::fs;
 use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_client::{Client, Handlers, ServerConfig, ServerSettings, StdioServer};
+use mcp_client::{Client, Handlers, HttpServer, ServerConfig, ServerSettings, StdioServer};
 use mcp_lifecycle::{ServerHandle, ServerStatus, ShutdownReport, State};
 use mcp_session::EraPolicy;
 use mcp_transport::testing::checks::{Isolated, Process, isolated, marked, new_mark, until, until_some};
@@ -110,6 +111,14 @@ impl Installed {
         StdioServer::new(self.python("mcp-server-git")).args(["--repository", self.work().to_str().unwrap()])
     }
 
+    /// `server-everything` over Streamable HTTP.
+    pub async fn everything_over_http(&self) -> Web {
+        // Free a moment ago; nobody else on this machine asks for one that is not free.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let program = self.node("mcp-server-everything");
+        Web { child: Web::spawn(&program, port).await, program, port }
+    }
+
     fn node(&self, name: &str) -> String {
         self.program("node/node_modules/.bin", name)
     }
@@ -122,6 +131,46 @@ impl Installed {
         let program = self.folder.join(folder).join(name);
         assert!(program.exists(), "{} is missing: run `cargo xtask real-servers`", program.display());
         program.to_str().unwrap().to_owned()
+    }
+}
+
+/// A real server over HTTP, until it is dropped.
+pub struct Web {
+    child: Child,
+    program: String,
+    port: u16,
+}
+
+impl Web {
+    pub fn url(&self) -> String {
+        format!("http://localhost:{}/mcp", self.port)
+    }
+
+    /// Kills it and starts it again at the same address.
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.child = Self::spawn(&self.program, self.port).await;
+    }
+
+    async fn spawn(program: &str, port: u16) -> Child {
+        let mut command = Command::new(program);
+        command.arg("streamableHttp").env("PORT", port.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let is_up = || ["127.0.0.1", "::1"].iter().any(|host| TcpStream::connect((*host, port)).is_ok());
+        until(PATIENCE, "it listens", is_up).await;
+        child
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -140,6 +189,16 @@ impl Running {
         let mut settings = ServerSettings::default();
         settings.era = era;
         let config = ServerConfig::new("real", program.env(MARK, mark.as_str()), settings).unwrap();
+        Self::with(config, mark).await
+    }
+
+    /// Reaches a server that runs already and waits until it is ready.
+    pub async fn at(server: HttpServer) -> Self {
+        let config = ServerConfig::new("real", server, ServerSettings::default()).unwrap();
+        Self::with(config, new_mark()).await
+    }
+
+    async fn with(config: ServerConfig, mark: String) -> Self {
         let client =
             Client::builder().environment(env::vars_os()).server(config).start(&Handle::current()).unwrap();
         let server = client.server("real").unwrap();
