@@ -225,7 +225,7 @@ pub(super) struct LocalProcess {
     key: Key,
     pid: Pid,
     end: watch::Receiver<Option<ProcessEnd>>,
-    log: Arc<Mutex<StderrLog>>,
+    log: Arc<StderrLog>,
 }
 
 impl LocalProcess {
@@ -234,7 +234,7 @@ impl LocalProcess {
         key: Key,
         pid: Pid,
         end: watch::Receiver<Option<ProcessEnd>>,
-        log: Arc<Mutex<StderrLog>>,
+        log: Arc<StderrLog>,
     ) -> Self {
         Self { shared, key, pid, end, log }
     }
@@ -277,7 +277,7 @@ impl Process for LocalProcess {
     }
 
     fn stderr_tail(&self) -> String {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).tail()
+        self.log.tail()
     }
 }
 

@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcp_proto::{Redactor, escape};
@@ -26,10 +26,17 @@ const CUT: &str = "…";
 ///
 /// Bounded whatever comes: the last 64 KiB are kept, lines are cut at 8 KiB, 100 lines a second are
 /// logged. Everything that leaves is redacted and escaped.
+///
+/// The log is told outside the lock: it may be slow, and it may ask for the tail.
 #[derive(Debug)]
 pub(super) struct StderrLog {
     server: Arc<str>,
     redactor: Arc<Redactor>,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
     /// Whole lines, each with a line end.
     kept: VecDeque<u8>,
     /// The line that has no end yet.
@@ -40,42 +47,33 @@ pub(super) struct StderrLog {
     suppressed: u64,
 }
 
+/// What is to be logged.
+#[derive(Debug)]
+enum Note {
+    Line(Vec<u8>),
+    Suppressed(u64),
+}
+
 impl StderrLog {
     pub(super) fn new(server: Arc<str>, redactor: Arc<Redactor>) -> Self {
-        Self {
-            server,
-            redactor,
-            kept: VecDeque::new(),
-            line: Vec::new(),
-            is_cut: false,
-            window: None,
-            logged: 0,
-            suppressed: 0,
-        }
+        Self { server, redactor, lines: Mutex::default() }
     }
 
-    /// Takes in what was read.
-    pub(super) fn push(&mut self, mut bytes: &[u8], now: Instant) {
-        while let Some(end) = memchr(b'\n', bytes) {
-            let (line, rest) = bytes.split_at(end);
-            bytes = rest.get(1..).unwrap_or_default();
-            self.extend_line(line);
-            self.end_line(now);
-        }
-        self.extend_line(bytes);
+    /// Takes in what was read, and logs the lines that it completes.
+    pub(super) fn push(&self, bytes: &[u8], now: Instant) {
+        let notes = self.lines().push(bytes, now);
+        self.tell(notes);
     }
 
     /// The stream has ended: what stands without a line end is a line as well.
-    pub(super) fn finish(&mut self, now: Instant) {
-        if !self.line.is_empty() {
-            self.end_line(now);
-        }
-        self.report_suppressed();
+    pub(super) fn finish(&self, now: Instant) {
+        let notes = self.lines().finish(now);
+        self.tell(notes);
     }
 
     /// The last lines as one redacted and escaped line of at most 4 KiB.
     pub(super) fn tail(&self) -> String {
-        let all: Vec<u8> = self.kept.iter().chain(&self.line).copied().collect();
+        let all = self.lines().all();
         // From the start of a line, so that no secret is cut before it is looked for.
         let (front, _) = all.split_at(all.len().saturating_sub(MAX_TAIL));
         let start = memrchr(b'\n', front).map_or(0, |end| end + 1);
@@ -89,6 +87,54 @@ impl StderrLog {
         format!("{CUT}{}", escaped.get(escaped.ceil_char_boundary(over)..).unwrap_or_default())
     }
 
+    fn tell(&self, notes: Vec<Note>) {
+        let server = &*self.server;
+        for note in notes {
+            match note {
+                Note::Line(line) if tracing::enabled!(tracing::Level::DEBUG) => {
+                    let text = String::from_utf8_lossy(&line);
+                    let redacted = self.redactor.redact(text.trim_ascii_end());
+                    tracing::debug!(server, line = &*escape(&redacted, MAX_LINE), "stderr");
+                }
+                Note::Line(_) => {}
+                Note::Suppressed(suppressed) => {
+                    tracing::debug!(server, suppressed, "more lines on stderr than are logged");
+                }
+            }
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    fn push(&mut self, mut bytes: &[u8], now: Instant) -> Vec<Note> {
+        let mut notes = Vec::new();
+        while let Some(end) = memchr(b'\n', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            bytes = rest.get(1..).unwrap_or_default();
+            self.extend_line(line);
+            self.end_line(now, &mut notes);
+        }
+        self.extend_line(bytes);
+        notes
+    }
+
+    fn finish(&mut self, now: Instant) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if !self.line.is_empty() {
+            self.end_line(now, &mut notes);
+        }
+        self.note_suppressed(&mut notes);
+        notes
+    }
+
+    fn all(&self) -> Vec<u8> {
+        self.kept.iter().chain(&self.line).copied().collect()
+    }
+
     fn extend_line(&mut self, bytes: &[u8]) {
         let room = MAX_LINE - self.line.len();
         let taken = bytes.get(..room).unwrap_or(bytes);
@@ -96,21 +142,21 @@ impl StderrLog {
         self.is_cut |= taken.len() < bytes.len();
     }
 
-    fn end_line(&mut self, now: Instant) {
+    fn end_line(&mut self, now: Instant, notes: &mut Vec<Note>) {
         if std::mem::take(&mut self.is_cut) {
             self.line.truncate(MAX_LINE - CUT.len());
             self.line.extend_from_slice(CUT.as_bytes());
         }
-        self.log(now);
+        self.note(now, notes);
         self.line.push(b'\n');
         self.kept.extend(&self.line);
         self.kept.drain(..self.kept.len().saturating_sub(MAX_KEPT));
         self.line.clear();
     }
 
-    fn log(&mut self, now: Instant) {
+    fn note(&mut self, now: Instant, notes: &mut Vec<Note>) {
         if self.window.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
-            self.report_suppressed();
+            self.note_suppressed(notes);
             (self.window, self.logged) = (Some(now), 0);
         }
         if self.logged >= MAX_LOGGED {
@@ -118,17 +164,13 @@ impl StderrLog {
             return;
         }
         self.logged += 1;
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            let text = String::from_utf8_lossy(&self.line);
-            let redacted = self.redactor.redact(text.trim_ascii_end());
-            tracing::debug!(server = &*self.server, line = &*escape(&redacted, MAX_LINE), "stderr");
-        }
+        notes.push(Note::Line(self.line.clone()));
     }
 
-    fn report_suppressed(&mut self) {
+    fn note_suppressed(&mut self, notes: &mut Vec<Note>) {
         let suppressed = std::mem::take(&mut self.suppressed);
         if suppressed > 0 {
-            tracing::debug!(server = &*self.server, suppressed, "more lines on stderr than are logged");
+            notes.push(Note::Suppressed(suppressed));
         }
     }
 }
@@ -144,7 +186,7 @@ mod tests {
     #[test]
     fn f158_secrets_are_taken_out_before_anything_is_cut() {
         for padding in [0, 4070, 4080, 4090] {
-            let (mut log, now) = (log(), Instant::now());
+            let (log, now) = (log(), Instant::now());
             log.push(b"first line\nlogin with hunter2 failed, Authorization: Bearer abcdef ", now);
             log.push("x".repeat(padding).as_bytes(), now);
             let tail = log.tail();
@@ -155,7 +197,7 @@ mod tests {
     #[test]
     fn f158_a_logged_line_holds_no_secret() {
         let (capture, _guard) = crate::testing::checks::LogCapture::on_this_thread();
-        let (mut log, now) = (log(), Instant::now());
+        let (log, now) = (log(), Instant::now());
         log.push(b"login with hunter2 failed\n", now);
         let [record] = &capture.records()[..] else { panic!("one record for one line") };
         assert_eq!(record.fields["line"], "login with [secret] failed");
@@ -163,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_tail_is_one_escaped_line() {
-        let (mut log, now) = (log(), Instant::now());
+        let (log, now) = (log(), Instant::now());
         assert_eq!(log.tail(), "");
         log.push(b"first\nsec", now);
         log.push(b"ond \x1b[31m\xff\n", now);
@@ -174,20 +216,20 @@ mod tests {
 
     #[test]
     fn f030_long_lines_are_cut() {
-        let (mut log, now) = (log(), Instant::now());
+        let (log, now) = (log(), Instant::now());
         for _ in 0..1000 {
             log.push(&[b'x'; 1000], now);
         }
-        assert_eq!(log.line.len(), MAX_LINE);
+        assert_eq!(log.lines().line.len(), MAX_LINE);
         log.push(b"\n", now);
-        assert_eq!(log.kept.len(), MAX_LINE + 1);
+        assert_eq!(log.lines().kept.len(), MAX_LINE + 1);
         assert!(log.tail().ends_with("xx…"));
     }
 
     #[test]
     fn f010_the_tail_is_bounded_whatever_was_written() {
         for text in ["short line\n", "\x1b\x07\x00\n", "ünï\u{202e}cödé\n", "\n"] {
-            let (mut log, now) = (log(), Instant::now());
+            let (log, now) = (log(), Instant::now());
             for _ in 0..5000 {
                 log.push(text.as_bytes(), now);
             }
@@ -199,14 +241,17 @@ mod tests {
 
     #[test]
     fn f029_a_flood_is_bounded() {
-        let (mut log, start) = (log(), Instant::now());
+        let (log, start) = (log(), Instant::now());
         for line in 0..100_000 {
             log.push(b"flood\n", start + Duration::from_micros(line));
         }
-        assert_eq!(log.logged, MAX_LOGGED);
-        assert_eq!(log.suppressed, 100_000 - u64::from(MAX_LOGGED));
-        assert!(log.kept.len() <= MAX_KEPT);
+        let counts = || {
+            let lines = log.lines();
+            (lines.logged, lines.suppressed)
+        };
+        assert_eq!(counts(), (MAX_LOGGED, 100_000 - u64::from(MAX_LOGGED)));
+        assert!(log.lines().kept.len() <= MAX_KEPT);
         log.push(b"later\n", start + WINDOW);
-        assert_eq!((log.logged, log.suppressed), (1, 0));
+        assert_eq!(counts(), (1, 0));
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -39,7 +39,7 @@ const MAX_EVENTS: usize = 64;
 pub(super) struct Watcher {
     shared: Arc<Shared>,
     /// Standard error of each child.
-    errors: BTreeMap<Key, (OwnedFd, Arc<Mutex<StderrLog>>)>,
+    errors: BTreeMap<Key, (OwnedFd, Arc<StderrLog>)>,
     /// Standard outputs that nobody wants any more.
     outputs: BTreeMap<Key, OwnedFd>,
     piece: Vec<u8>,
@@ -156,7 +156,7 @@ impl Watcher {
         };
         let mut entry = Entry::new(pid, watch);
         let end = entry.end.subscribe();
-        let log = Arc::new(Mutex::new(StderrLog::new(command.display_name(), command.secrets())));
+        let log = Arc::new(StderrLog::new(command.display_name(), command.secrets()));
         self.errors.insert(key, (stderr, Arc::clone(&log)));
         let mut table = self.shared.table();
         let is_wanted = table.is_undisturbed_since(kills);
@@ -215,7 +215,7 @@ impl Watcher {
     fn on_error_output(&mut self, key: Key) {
         let Some((stderr, log)) = self.errors.get(&key) else { return };
         if read_piece(stderr, &mut self.piece) {
-            lock(log).push(&self.piece, Instant::now());
+            log.push(&self.piece, Instant::now());
         } else {
             self.finish_errors(key);
         }
@@ -225,7 +225,6 @@ impl Watcher {
     fn finish_errors(&mut self, key: Key) {
         let Some((stderr, log)) = self.errors.remove(&key) else { return };
         self.shared.unwatch(&stderr);
-        let mut log = lock(&log);
         for _ in 0..MAX_LEFTOVER_PIECES {
             if !read_piece(&stderr, &mut self.piece) || self.piece.is_empty() {
                 break;
@@ -291,10 +290,6 @@ fn read_piece(from: impl AsFd, piece: &mut Vec<u8>) -> bool {
         Err(Errno::AGAIN | Errno::INTR) => true,
         Err(_) => false,
     }
-}
-
-fn lock(log: &Mutex<StderrLog>) -> std::sync::MutexGuard<'_, StderrLog> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
