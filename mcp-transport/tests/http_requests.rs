@@ -548,3 +548,27 @@ fn a_close_is_bounded_while_a_server_is_silent() {
         assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     });
 }
+
+#[test]
+fn h56_a_notification_is_taken_whatever_success_it_is_answered_with() {
+    isolated(async |_| {
+        for answer in [
+            "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnull",
+            // Never ends.
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n",
+        ] {
+            let server = NetServer::bind().await;
+            let (client, mut connection) = Client::agreed(&server, MODERN).await;
+            let began = Instant::now();
+            let (sent, ()) = tokio::join!(client.transport.send(notification("notifications/x")), async {
+                connection.request().await;
+                connection.write(answer).await;
+            });
+            assert!(matches!(sent, Ok(Sent::Queued)), "{sent:?}");
+            assert!(began.elapsed() < Duration::from_secs(1));
+            client.close().await;
+        }
+    });
+}

@@ -207,7 +207,10 @@ pub(super) async fn tell(link: &Link, message: Outbound) -> Result<Sent, SendErr
         Err(failure) => return on_failure(link, failure),
     };
     if response.status.is_success() {
-        discard(link, response.body).await;
+        // A stream of events has nothing to answer here and need not end: it is closed.
+        if !matches!(content(&response.headers), Content::Events) {
+            discard(link, response.body).await;
+        }
         // The first of them confirms the handshake: from here on the server may speak.
         link.listen();
         return Ok(Sent::Queued);
