@@ -20,7 +20,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 /// Asks the process for its tail at each event of the thread that reads standard error.
-struct Curious(Mutex<mpsc::Sender<String>>);
+struct Curious(Mutex<mpsc::SyncSender<String>>);
 
 static PROCESS: OnceLock<Box<dyn Process>> = OnceLock::new();
 
@@ -51,7 +51,7 @@ impl Subscriber for Curious {
 
 #[tokio::test]
 async fn the_tail_can_be_asked_for_while_a_line_is_logged() {
-    let (sender, tails) = mpsc::channel();
+    let (sender, tails) = mpsc::sync_channel(2);
     tracing::subscriber::set_global_default(Curious(Mutex::new(sender))).unwrap();
     let factory = LocalProcesses::new();
     // Without a line end, the second line is logged when the process has ended.
