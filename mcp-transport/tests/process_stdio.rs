@@ -51,6 +51,10 @@ async fn connect(script: &str) -> Peer {
     connect_with(script, StdioLimits::default()).await
 }
 
+/// Messages of a kilobyte without end: what the pipe still holds at the end is few of them, so that
+/// reading those takes no time worth mentioning, on a busy machine too.
+const FLOOD: &str = r#"yes "{\"pad\":\"$(printf %01000d 0)\"}""#;
+
 /// Connects to a server whose output is a pipe of a mebibyte, which it fills faster than anybody reads.
 async fn flood(script: &str) -> Peer {
     let factory = Arc::new(LocalProcesses::new());
@@ -334,7 +338,7 @@ async fn more_notices_in_one_turn_than_can_be_queued_are_written_without_the_dri
 #[tokio::test]
 async fn f024_f026_a_flood_does_not_hide_that_nothing_is_read() {
     // Writes faster than anybody can read, and reads nothing.
-    let mut peer = flood("exec yes '{}'").await;
+    let mut peer = flood(&format!("exec {FLOOD}")).await;
     peer.receive().await.unwrap();
     peer.transport.send(request(1, 2 * 1024 * 1024)).await.unwrap();
     let notice = Outbound::notification(Bytes::from_static(b"{\"method\":\"notifications/cancelled\"}"));
@@ -345,7 +349,7 @@ async fn f024_f026_a_flood_does_not_hide_that_nothing_is_read() {
 
 #[tokio::test]
 async fn f026_f028_a_flood_does_not_hide_a_closed_input() {
-    let mut peer = flood("exec <&-; exec yes '{}'").await;
+    let mut peer = flood(&format!("exec <&-; exec {FLOOD}")).await;
     peer.receive().await.unwrap();
     let refused = peer.transport.send(request(1, 10)).await;
     assert!(matches!(refused, Err(SendError::Closed(_))), "{refused:?}");
