@@ -7,8 +7,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The subscriber of a whole process can be set once.
-static GLOBAL: OnceLock<LogCapture> = OnceLock::new();
+/// The subscriber of a whole process can be set once; `None` if somebody else has set it.
+static GLOBAL: OnceLock<Option<LogCapture>> = OnceLock::new();
 
 /// Everything that was logged, for exact counts. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +34,9 @@ impl LogCapture {
     /// Captures what this thread logs, until the guard is dropped.
     #[must_use]
     pub fn on_this_thread() -> (Self, DefaultGuard) {
+        // A thread without a subscriber that is the first to reach an event would switch that event off
+        // for all threads, as long as ours is the only one.
+        let _ = Self::of_the_process();
         let capture = Self::default();
         let guard = tracing::subscriber::set_default(Capturing(capture.clone()));
         (capture, guard)
@@ -46,11 +49,13 @@ impl LogCapture {
     /// Another subscriber has been set for the process.
     #[must_use]
     pub fn global() -> Self {
+        Self::of_the_process().expect("no other subscriber is set in this process")
+    }
+
+    fn of_the_process() -> Option<Self> {
         let capture = GLOBAL.get_or_init(|| {
             let capture = Self::default();
-            let set = tracing::subscriber::set_global_default(Capturing(capture.clone()));
-            set.expect("no other subscriber is set in this process");
-            capture
+            tracing::subscriber::set_global_default(Capturing(capture.clone())).is_ok().then_some(capture)
         });
         capture.clone()
     }
