@@ -10,6 +10,8 @@ Usage: cargo xtask COMMAND
   tidy                      the rules of layout and text that no compiler checks
   features                  each crate with each of its features alone, and with none
   dependencies              licences, sources and bans, as deny.toml states them
+  bench    [ARGS…]          speed beside other clients, as ratios of one run; needs `../shared/bench`;
+                            ARGS go to its `run.py`, for example `--cases http --rounds 7`
   simulate --seeds N        the seeded simulation, N seeds long
            [--first N] [--release]
   repeat   --times N [--jobs M] [--limit SECONDS] NAME…
@@ -24,6 +26,7 @@ Usage: cargo xtask COMMAND
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
+    Bench { extra: Vec<String> },
     Build { extra: Vec<String> },
     Ci,
     Dependencies,
@@ -80,6 +83,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, Str
     let command = words.next().ok_or("no command given")?;
     let mut rest = Rest(words.collect());
     let task = match command.as_str() {
+        "bench" => return Ok(Task::Bench { extra: rest.0 }),
         "build" => return Ok(Task::Build { extra: rest.0 }),
         "ci" => Task::Ci,
         "dependencies" => Task::Dependencies,

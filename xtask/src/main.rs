@@ -12,6 +12,7 @@
 )]
 
 mod args;
+mod bench;
 mod ci;
 mod dependencies;
 mod failure;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
 
 fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
     match task {
+        Task::Bench { extra } => bench::run(workspace, &extra),
         Task::Build { extra } => shell::run(workspace.cargo(["build", "--all-targets"]).args(extra)),
         Task::Ci => ci::run(workspace),
         Task::Dependencies => dependencies::run(workspace),

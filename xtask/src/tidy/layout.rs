@@ -2,9 +2,10 @@ use super::{Finding, SourceFile};
 use crate::workspace::{CRATES, Workspace};
 
 /// What may lie at the top of the repository, folders of crates apart.
-const TOP_FILES: [&str; 13] = [
+const TOP_FILES: [&str; 14] = [
     ".gitignore",
     "ARCHITECTURE.md",
+    "BENCHMARKS.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
