@@ -160,7 +160,10 @@ impl Actor {
                 let peer = Arc::new(session.peer().clone());
                 let era = peer.era;
                 link.session = Some(session);
-                self.server.set_offer(Some(Offer { lists: Arc::new(lists), peer }));
+                // Made too late, it offers nothing: whatever ended it has been announced already.
+                if !link.is_closing() {
+                    self.server.set_offer(Some(Offer { lists: Arc::new(lists), peer }));
+                }
                 self.feed(Event::Up(generation, era));
             }
             News::Lost(failure) => self.on_lost(generation, failure),

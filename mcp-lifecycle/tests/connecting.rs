@@ -24,6 +24,7 @@ use mcp_transport::{CloseReason, Closed, ConnectError, Exit};
 use serde_json::json;
 use support::{Bench, accept, accept_initialize, echo, in_seconds, plain, ready, seconds, until};
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -292,6 +293,29 @@ async fn f151_a_server_removed_or_switched_off_while_connecting_never_comes_back
             bench.end().await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f151_a_server_switched_off_in_the_moment_it_becomes_ready_shows_no_tools() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::with_options(MemoryOptions::default().with_inbound(1));
+    let server = bench.add_by_hand("one", &connector, plain());
+    let peer = connector.next_peer().await;
+    accept_initialize(&peer).await;
+    let request = peer.expect("tools/list").await;
+    peer.respond(request.id(), json!({"tools": []})).await;
+    // There is room for this only when the answer has been taken: the connection is ready from then
+    // on, and its owner has not been told. Tasks take turns, so this one is before the owner.
+    let (handle, mut tasks) = (server.clone(), JoinSet::new());
+    tasks.spawn(async move {
+        peer.send(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).await;
+        handle.disable();
+        peer.closed().await;
+    });
+    tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(server.settled(in_seconds(1)).await.state, State::Disabled);
+    assert!(server.lists().is_none() && server.peer().is_none());
+    bench.end().await;
 }
 
 #[tokio::test(start_paused = true)]
