@@ -396,7 +396,14 @@ async fn f028_a_server_that_closes_its_input_is_lost() {
 
 #[tokio::test]
 async fn f043_the_exit_counts_when_a_descendant_holds_the_output() {
-    let mut peer = connect("echo '{\"id\":1}'; setsid sleep 5 & exit 0").await;
+    // The server waits for the descendant to have left its group: otherwise it would be swept, and the
+    // output closed, before the exit is looked at.
+    let script = r#"
+        exec 3>&1
+        { setsid sh -c 'echo >&4; exec 4>&-; exec sleep 5' 4>&1 >&3 & } | read left
+        echo '{"id":1}'
+    "#;
+    let mut peer = connect(script).await;
     let began = Instant::now();
     let (messages, closed) = peer.drain().await;
     assert_eq!(texts(&messages), ["{\"id\":1}"]);
