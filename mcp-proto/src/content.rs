@@ -1,3 +1,6 @@
+use std::borrow::Cow;
+
+use memchr::memmem;
 use serde::de::{Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
@@ -120,7 +123,7 @@ impl Content {
         match self {
             Self::Audio(_) => Some("audio".to_owned()),
             Self::Image(_) => Some("image".to_owned()),
-            Self::Other(raw) => kind_of(raw),
+            Self::Other(raw) => kind_of(raw).map(Cow::into_owned),
             Self::Resource(_) => Some("resource".to_owned()),
             Self::ResourceLink(_) => Some("resource_link".to_owned()),
             Self::Text(_) => Some("text".to_owned()),
@@ -174,11 +177,23 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
-fn kind_of(raw: &RawJson) -> Option<String> {
+fn kind_of(raw: &RawJson) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Kind {
         #[serde(rename = "type")]
         kind: String,
     }
-    raw.decode::<Kind>().ok().map(|read| read.kind)
+    leading_kind(raw.get())
+        .map(Cow::Borrowed)
+        .or_else(|| raw.decode::<Kind>().ok().map(|read| Cow::Owned(read.kind)))
+}
+
+/// The kind of a block that begins with it and names none a second time: almost every server writes
+/// that, and a large block is then not read through just for its kind.
+fn leading_kind(block: &str) -> Option<&str> {
+    let member = block.strip_prefix('{')?.trim_ascii_start().strip_prefix("\"type\"")?;
+    let value = member.trim_ascii_start().strip_prefix(':')?.trim_ascii_start();
+    let (kind, rest) = value.strip_prefix('"')?.split_once('"')?;
+    let is_plain = !kind.contains('\\') && memmem::find(rest.as_bytes(), b"\"type\"").is_none();
+    is_plain.then_some(kind)
 }

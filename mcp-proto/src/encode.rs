@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use memchr::memchr2;
 use serde::Serialize;
 
 use crate::error::ErrorObject;
@@ -159,10 +160,13 @@ fn write_params<P: Serialize + ?Sized>(
 /// Ends a frame. Raw JSON may hold line breaks between its tokens; in texts they are always escaped,
 /// so that a break found anywhere is white space and becomes a blank.
 fn finish(mut out: Vec<u8>) -> Bytes {
-    for byte in &mut out {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
+    let mut searched = 0;
+    while let Some(rest) = out.get_mut(searched..)
+        && let Some(found) = memchr2(b'\n', b'\r', rest)
+        && let Some(byte) = rest.get_mut(found)
+    {
+        *byte = b' ';
+        searched += found + 1;
     }
     out.into()
 }

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use memchr::memchr2;
 use serde_json::value::RawValue;
 
 use crate::error::ErrorObject;
@@ -10,6 +11,9 @@ use crate::sniff::sniff_id;
 
 /// A text shorter than this cannot nest deeper than [`MAX_DEPTH`]: each level takes two bytes.
 const SHALLOW_LENGTH: usize = 2 * (MAX_DEPTH + 1);
+
+/// Texts up to this many bytes are gone through byte by byte.
+const SHORT_TEXT: usize = 16;
 
 /// One JSON-RPC message, its payloads still undecoded.
 #[derive(Debug, Clone, PartialEq)]
@@ -170,8 +174,9 @@ fn read_error(raw: &RawValue) -> ErrorObject {
 /// Counts brackets outside texts. Malformed JSON may be miscounted; the parser then rejects it.
 fn nests_too_deep(text: &[u8]) -> bool {
     let mut depth = 0_usize;
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
+    let mut rest = text;
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
         match byte {
             b'[' | b'{' => {
                 depth += 1;
@@ -180,17 +185,28 @@ fn nests_too_deep(text: &[u8]) -> bool {
                 }
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
-            b'"' => loop {
-                match bytes.next() {
-                    Some(b'\\') => drop(bytes.next()),
-                    Some(b'"') | None => break,
-                    Some(_) => {}
-                }
-            },
+            b'"' => rest = behind_text(behind),
             _ => {}
         }
     }
     false
+}
+
+/// What follows the closing quote of the text that `rest` begins within; nothing if it is not closed.
+fn behind_text(mut rest: &[u8]) -> &[u8] {
+    loop {
+        // Most texts are short, and a search is dear to begin; long ones are not gone through by bytes.
+        let short = rest.iter().take(SHORT_TEXT).position(|byte| matches!(byte, b'"' | b'\\'));
+        let found = short.or_else(|| {
+            let from = SHORT_TEXT.min(rest.len());
+            memchr2(b'"', b'\\', rest.get(from..)?).map(|found| from + found)
+        });
+        let Some(found) = found else { return &[] };
+        if rest.get(found) == Some(&b'"') {
+            return rest.get(found + 1..).unwrap_or_default();
+        }
+        rest = rest.get(found + 2..).unwrap_or_default();
+    }
 }
 
 impl EnvelopeFault {
@@ -266,6 +282,23 @@ mod tests {
             let error = nested(levels).unwrap_err();
             assert_eq!((error.id, error.fault), (Some(9.into()), EnvelopeFault::TooDeep));
         }
+    }
+
+    #[test]
+    fn f103_brackets_in_texts_of_any_length_do_not_count() {
+        let nested = |text: &str, levels: usize| {
+            let open = format!(r#"["{text}","#).repeat(levels);
+            parse(&format!(r#"{{"jsonrpc":"2.0","id":9,"result":{open}0{}}}"#, "]".repeat(levels)))
+        };
+        for length in 0..40 {
+            for text in ["[", "{", r#"\""#, r"\\"].map(|part| "x".repeat(length) + part + "[[[[") {
+                assert!(nested(&text, MAX_DEPTH - 1).is_ok(), "{text}");
+                assert_eq!(nested(&text, MAX_DEPTH).unwrap_err().fault, EnvelopeFault::TooDeep, "{text}");
+            }
+        }
+        assert!(nests_too_deep("[".repeat(MAX_DEPTH + 1).as_bytes()));
+        let unclosed = format!("\"{}", "[".repeat(MAX_DEPTH + 1));
+        assert!(!nests_too_deep(unclosed.as_bytes()) && !nests_too_deep(br#""\"#));
     }
 
     #[test]

@@ -135,6 +135,24 @@ fn schemas_and_structured_content_stay_as_written() {
 }
 
 #[test]
+fn the_kind_of_a_block_is_found_wherever_it_stands_and_the_last_one_counts() {
+    for (block, kind, text) in [
+        (r#"{"type":"text","text":"a"}"#, "text", Some("a")),
+        (r#"{ "type" : "text" , "text":"a"}"#, "text", Some("a")),
+        (r#"{"text":"a","type":"text"}"#, "text", Some("a")),
+        (r#"{"type":"text","text":"\"type\":\"image\""}"#, "text", Some(r#""type":"image""#)),
+        (r#"{"type":"text","text":"a","_meta":{"type":"image"}}"#, "text", Some("a")),
+        (r#"{"type":"image","text":"a","type":"text"}"#, "text", Some("a")),
+        (r#"{"type":"text","text":"a","type":"hologram"}"#, "hologram", None),
+        (r#"{"type":"te\u0078t","text":"a"}"#, "text", Some("a")),
+    ] {
+        let result: CallToolResult = read(&format!(r#"{{"content":[{block}]}}"#));
+        assert_eq!(result.content[0].kind().as_deref(), Some(kind), "{block}");
+        assert_eq!(result.content[0].as_text(), text, "{block}");
+    }
+}
+
+#[test]
 fn unknown_and_broken_blocks_survive_beside_good_ones() {
     let blocks = r#"[{"type":"text","text":"a"},{"type":"hologram","data":{"x":1.50}},{"type":"image"},{"text":"b"},
         {"type":"text","text":7},{"type":"resource_link","uri":"a:b"},{"type":"audio","data":"","mimeType":"audio/x"}]"#;
