@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::behaviour::{Action, Behaviour as _};
+use super::http_event::HttpEvent;
 use super::net::{NetConnection, NetRequest, NetServer};
 use super::server::{Server, ServerScript};
 
@@ -39,7 +40,10 @@ pub struct HttpHost {
     state: Mutex<State>,
     /// Something is there for a connection that waits.
     changed: Notify,
+    watch: Option<Watch>,
 }
+
+type Watch = Box<dyn Fn(HttpEvent<'_>) + Send + Sync>;
 
 /// In which form an [`HttpHost`] answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +75,14 @@ impl HttpHost {
     /// Listens on a free port of 127.0.0.1.
     pub async fn bind(script: ServerScript, answers: HttpAnswers) -> Self {
         let server = NetServer::bind().await;
-        Self { server, script, answers, state: Mutex::default(), changed: Notify::new() }
+        Self { server, script, answers, state: Mutex::default(), changed: Notify::new(), watch: None }
+    }
+
+    /// Tells `watch` what happens, when it happens; it must not call the host.
+    #[must_use]
+    pub fn watched_by(mut self, watch: impl Fn(HttpEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.watch = Some(Box::new(watch));
+        self
     }
 
     /// The URL of its endpoint.
@@ -91,7 +102,8 @@ impl HttpHost {
 
     /// Forgets every session, as a server does that was started anew.
     pub fn forget_sessions(&self) {
-        self.state().servers.retain(|session, _| session == MODERN);
+        let sessions: Vec<String> = self.state().servers.keys().cloned().collect();
+        sessions.iter().filter(|session| *session != MODERN).for_each(|session| self.end_session(session));
         self.changed.notify_waiters();
     }
 
@@ -113,7 +125,13 @@ impl HttpHost {
         }
     }
 
-    async fn talk(&self, mut connection: NetConnection) {
+    async fn talk(&self, connection: NetConnection) {
+        self.tell(HttpEvent::Connected);
+        self.answer_all(connection).await;
+        self.tell(HttpEvent::Disconnected);
+    }
+
+    async fn answer_all(&self, mut connection: NetConnection) {
         while let Some(request) = connection.next_request().await {
             self.state().requests.push(request.clone());
             let session = request.header("mcp-session-id").map(ToOwned::to_owned);
@@ -124,7 +142,7 @@ impl HttpHost {
                     }
                 }
                 ("DELETE", Some(session)) => {
-                    self.state().servers.remove(&session);
+                    self.end_session(&session);
                     connection.empty("200 OK").await;
                 }
                 _ => connection.empty("405 Method Not Allowed").await,
@@ -134,22 +152,24 @@ impl HttpHost {
 
     /// Answers one message; `false` if the connection is over.
     async fn post(&self, connection: &mut NetConnection, message: &Value, session: Option<String>) -> bool {
+        self.tell(HttpEvent::Received { message });
         let is_modern = message["params"]["_meta"].get(META_VERSION).is_some();
         let (session, header) = match (message["method"].as_str(), session) {
             (Some("initialize"), _) => self.begin_session(),
             (_, Some(session)) => (session, String::new()),
             (_, None) if is_modern && self.script.speaks_modern() => (MODERN.to_owned(), String::new()),
             (_, None) => {
-                let error = refusal(-32000, "Bad Request: Server not initialized");
-                connection.json("400 Bad Request", "", &error).await;
+                let why = refusal(-32000, "Bad Request: Server not initialized");
+                self.refuse(connection, message, "400 Bad Request", &why).await;
                 return true;
             }
         };
         let id = message.get("id").filter(|_| message.get("method").is_some()).map(Value::to_string);
         if !self.take_in(&session, message, id.as_deref()) {
-            connection.json("404 Not Found", "", &refusal(-32001, "Session not found")).await;
+            self.refuse(connection, message, "404 Not Found", &refusal(-32001, "Session not found")).await;
             return true;
         }
+        self.tell(HttpEvent::Taken { message });
         let Some(id) = id else {
             connection.empty("202 Accepted").await;
             return true;
@@ -182,6 +202,10 @@ impl HttpHost {
                 Next::Gone => return false,
                 Next::Wait(deadline) => deadline,
             };
+            // As real servers do, it begins the stream before it has anything to say.
+            if self.answers == HttpAnswers::Events && !std::mem::replace(&mut has_begun, true) {
+                connection.events(&header).await;
+            }
             let is_over = {
                 let mut timer = deadline.map(|deadline| Box::pin(sleep_until(deadline)));
                 let mut hung_up = pin!(connection.hung_up());
@@ -198,18 +222,40 @@ impl HttpHost {
                 .await
             };
             if is_over {
+                self.tell(HttpEvent::HungUp { message });
                 self.on_hang_up(&session, message);
                 return false;
             }
         }
     }
 
+    async fn refuse(
+        &self,
+        connection: &mut NetConnection,
+        message: &Value,
+        status: &'static str,
+        why: &Value,
+    ) {
+        self.tell(HttpEvent::Refused { message, status });
+        connection.json(status, "", why).await;
+    }
+
     fn begin_session(&self) -> (String, String) {
-        let mut state = self.state();
-        state.sessions += 1;
-        let session = format!("session-{}", state.sessions);
-        state.servers.insert(session.clone(), self.script.start());
+        let session = {
+            let mut state = self.state();
+            state.sessions += 1;
+            let session = format!("session-{}", state.sessions);
+            state.servers.insert(session.clone(), self.script.start());
+            session
+        };
+        self.tell(HttpEvent::SessionBegun { session: &session });
         (session.clone(), format!("mcp-session-id: {session}\r\n"))
+    }
+
+    fn end_session(&self, session: &str) {
+        if self.state().servers.remove(session).is_some() && session != MODERN {
+            self.tell(HttpEvent::SessionEnded { session });
+        }
     }
 
     /// Gives a message to the server of a session; `false` if there is no such session.
@@ -220,8 +266,11 @@ impl HttpHost {
         }
         let Some(server) = state.servers.get_mut(session) else { return false };
         let actions = server.on_message(message, Instant::now());
-        state.sort(session, id, actions);
+        let is_over = state.sort(session, id, actions);
         drop(state);
+        if is_over {
+            self.end_session(session);
+        }
         self.changed.notify_waiters();
         true
     }
@@ -253,14 +302,21 @@ impl HttpHost {
         }
     }
 
+    fn tell(&self, event: HttpEvent<'_>) {
+        if let Some(watch) = &self.watch {
+            watch(event);
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Puts what a server wants sent where the request that it belongs to finds it.
-    fn sort(&mut self, session: &str, cause: Option<&str>, actions: Vec<Action>) {
+    /// Puts what a server wants sent where the request that it belongs to finds it; whether it ends.
+    fn sort(&mut self, session: &str, cause: Option<&str>, actions: Vec<Action>) -> bool {
+        let mut is_over = false;
         for action in actions {
             match action {
                 Action::Send(message) => {
@@ -274,14 +330,13 @@ impl State {
                         self.outbox.entry((session.to_owned(), id)).or_default().push(message);
                     }
                 }
-                Action::Close(_) => {
-                    self.servers.remove(session);
-                }
+                Action::Close(_) => is_over = true,
                 // Nothing of the kind exists over HTTP.
                 Action::PauseReading | Action::ResumeReading | Action::SendBroken(_) | Action::SendRaw(_) => {
                 }
             }
         }
+        is_over
     }
 }
 
