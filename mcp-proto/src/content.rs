@@ -6,6 +6,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
 use crate::lenient;
+use crate::message::message;
 use crate::open_enum::open_enum;
 use crate::raw_json::RawJson;
 use crate::resources::{Resource, ResourceContents};
@@ -39,6 +40,10 @@ pub enum Content {
     ResourceLink(Box<Resource>),
     /// A text.
     Text(TextContent),
+    /// What a tool has answered; only in a conversation with a model (since 2025-11-25).
+    ToolResult(ToolResultContent),
+    /// A model wants to use a tool; only in a conversation with a model (since 2025-11-25).
+    ToolUse(ToolUseContent),
 }
 
 /// A text block.
@@ -86,6 +91,46 @@ pub struct EmbeddedResource {
     pub meta: Option<RawJson>,
 }
 
+message! {
+    /// What a tool has answered in a conversation with a model (since 2025-11-25).
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25, client/sampling: `ToolResultContent`.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    ToolResultContent tagged {
+        /// Which use of a tool it answers, by the id of its [`ToolUseContent`].
+        tool_use_id: String = "toolUseId", Required;
+        /// What the tool says, in blocks.
+        content: Vec<Content> = "content", Nullable;
+        /// The same as a JSON value, as received; `Some` of `null` is a value.
+        structured_content: Option<RawJson> = "structuredContent", Present;
+        /// Whether the tool ran and failed; `content` then tells why.
+        is_error: bool = "isError", Sparse;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional;
+    }
+}
+
+message! {
+    /// A model wants to use a tool (since 2025-11-25).
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25, client/sampling: `ToolUseContent`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    ToolUseContent tagged {
+        /// Names this use in the [`ToolResultContent`] that answers it.
+        id: String = "id", Required;
+        /// The tool's name.
+        name: String = "name", Required;
+        /// Its arguments, an object, as received.
+        input: RawJson = "input", Required;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional;
+    }
+}
+
 /// Hints for showing something; none of them is to be relied on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -127,6 +172,8 @@ impl Content {
             Self::Resource(_) => Some("resource".to_owned()),
             Self::ResourceLink(_) => Some("resource_link".to_owned()),
             Self::Text(_) => Some("text".to_owned()),
+            Self::ToolResult(_) => Some("tool_result".to_owned()),
+            Self::ToolUse(_) => Some("tool_use".to_owned()),
         }
     }
 }
@@ -141,6 +188,8 @@ impl Serialize for Content {
             Resource(&'a EmbeddedResource),
             ResourceLink(&'a Resource),
             Text(&'a TextContent),
+            ToolResult(&'a ToolResultContent),
+            ToolUse(&'a ToolUseContent),
         }
         match self {
             Self::Audio(block) => Tagged::Audio(block).serialize(serializer),
@@ -149,6 +198,8 @@ impl Serialize for Content {
             Self::Resource(block) => Tagged::Resource(block).serialize(serializer),
             Self::ResourceLink(block) => Tagged::ResourceLink(block).serialize(serializer),
             Self::Text(block) => Tagged::Text(block).serialize(serializer),
+            Self::ToolResult(block) => Tagged::ToolResult(block).serialize(serializer),
+            Self::ToolUse(block) => Tagged::ToolUse(block).serialize(serializer),
         }
     }
 }
@@ -166,6 +217,8 @@ impl<'de> Deserialize<'de> for Content {
             Some("resource") => raw.decode().map(Self::Resource),
             Some("resource_link") => raw.decode().map(|link| Self::ResourceLink(Box::new(link))),
             Some("text") => raw.decode().map(Self::Text),
+            Some("tool_result") => raw.decode().map(Self::ToolResult),
+            Some("tool_use") => raw.decode().map(Self::ToolUse),
             _ => return Ok(Self::Other(raw)),
         };
         match read {

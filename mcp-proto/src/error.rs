@@ -19,6 +19,9 @@ pub mod code {
     pub const INTERNAL_ERROR: i64 = -32603;
     /// The resource does not exist (legacy versions).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// A person must open a URL before the request can succeed (2025-11-25); see
+    /// [`UrlElicitationRequired`](crate::UrlElicitationRequired).
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// Mirrored headers do not match the body (2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a client capability that it did not declare (2026-07-28).

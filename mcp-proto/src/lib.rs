@@ -4,22 +4,28 @@ mod cache;
 mod capabilities;
 mod content;
 mod discover;
+mod elicitation;
 mod encode;
+mod entries;
 mod envelope;
 mod error;
 mod escape;
+mod form;
 mod header_value;
 mod id;
 mod implementation;
 mod initialize;
+mod input_required;
 mod last_wins;
 mod lenient;
 mod members;
+mod message;
 mod meta;
 mod method;
 pub mod negotiation;
 mod notifications;
 mod open_enum;
+mod other_members;
 mod payload;
 mod peer;
 mod ping;
@@ -30,19 +36,26 @@ mod redact;
 mod request;
 mod resources;
 mod result_type;
+mod roots;
+mod rule;
+mod sampling;
 mod secret;
+mod server_request;
 mod sniff;
+mod tasks;
 mod tools;
 mod version;
 
 // Envelopes: what every message is wrapped in.
 pub use encode::{MetaMembers, encode_error, encode_notification, encode_request, encode_result};
+pub use entries::Entries;
 pub use envelope::{EnvelopeError, EnvelopeFault, Frame, Message, Outcome, parse_frame};
 pub use error::{ErrorObject, code};
 pub use header_value::encode_header_value;
 pub use id::RequestId;
 pub use meta::meta_key;
 pub use method::Method;
+pub use other_members::OtherMembers;
 pub use payload::{DecodeError, Payload};
 pub use raw_json::RawJson;
 pub use request::{Notification, Paginated, Request};
@@ -51,7 +64,10 @@ pub use sniff::sniff_id;
 pub use version::{Era, ProtocolVersion};
 
 // Opening a connection; the rules for it are in `negotiation` and `probe`.
-pub use capabilities::{ClientCapabilities, ListCapability, ResourcesCapability, ServerCapabilities};
+pub use capabilities::{
+    ClientCapabilities, ClientTasksCapability, ElicitationCapability, ListCapability, ResourcesCapability,
+    SamplingCapability, ServerCapabilities,
+};
 pub use discover::{Discover, DiscoverResult};
 pub use implementation::{Icon, Implementation};
 pub use initialize::{Initialize, InitializeResult, Initialized};
@@ -60,7 +76,10 @@ pub use ping::{EmptyResult, Ping};
 
 // Operations.
 pub use cache::CacheScope;
-pub use content::{Annotations, Content, EmbeddedResource, MediaContent, Role, TextContent};
+pub use content::{
+    Annotations, Content, EmbeddedResource, MediaContent, Role, TextContent, ToolResultContent,
+    ToolUseContent,
+};
 pub use prompts::{
     GetPrompt, GetPromptResult, ListPrompts, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
@@ -69,6 +88,24 @@ pub use resources::{
     ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
 };
 pub use tools::{CallTool, CallToolResult, ListTools, ListToolsResult, Tool, ToolAnnotations};
+
+// What a server asks of its client.
+pub use elicitation::{
+    Elicit, ElicitAction, ElicitForm, ElicitMode, ElicitResult, ElicitUrl, ElicitationComplete,
+    UrlElicitationRequired,
+};
+pub use form::{
+    BooleanSchema, Choice, FieldSchema, FieldValue, FormKind, FormSchema, MultiSelectItems,
+    MultiSelectSchema, NumberKind, NumberSchema, SingleSelectSchema, TextFormat, TextSchema, TitledValue,
+};
+pub use input_required::{InputAnswers, InputRequest, InputRequired};
+pub use roots::{ListRoots, ListRootsResult, Root, RootsListChanged};
+pub use sampling::{
+    CreateMessage, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingContent,
+    SamplingMessage, StopReason, ToolChoice, ToolChoiceMode,
+};
+pub use server_request::ServerRequest;
+pub use tasks::TaskRequest;
 
 // Notifications.
 pub use notifications::{

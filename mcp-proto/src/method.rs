@@ -1,6 +1,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::version::Era;
 
 /// The name of a request or notification.
@@ -178,6 +180,18 @@ impl Method {
     #[must_use]
     pub fn is_receivable(&self, era: Era) -> bool {
         self.usage().is_some_and(|usage| usage.server.contain(era))
+    }
+}
+
+impl Serialize for Method {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Method {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<'de, str>::deserialize(deserializer).map(|name| Self::from_wire(&name))
     }
 }
 

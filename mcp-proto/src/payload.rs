@@ -119,6 +119,10 @@ fn without_received(error: &serde_json::Error) -> Cow<'static, str> {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = text.strip_suffix(&place).unwrap_or(&text);
+    // Passed on by a type that had read a part of the value on its own.
+    if text.starts_with(SYNTAX) {
+        return Cow::Borrowed(SYNTAX);
+    }
     if text.starts_with("missing field `") || text.starts_with("duplicate field `") {
         return Cow::Owned(text.to_owned());
     }

@@ -34,6 +34,13 @@ impl RawJson {
         RawValue::from_string(text.into()).map(Self).map_err(|error| DecodeError::new(&error))
     }
 
+    /// The empty object, which declares a capability without settings.
+    #[must_use]
+    pub fn empty_object() -> Self {
+        // A text that is known to be JSON.
+        Self::from_text("{}").unwrap_or_else(|_| Self::null())
+    }
+
     /// The value `null`.
     #[must_use]
     pub fn null() -> Self {

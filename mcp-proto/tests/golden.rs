@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use mcp_proto::{
-    CallTool, Cancelled, ClientCapabilities, Discover, GetPrompt, Implementation, Initialize, Initialized,
-    ListPrompts, ListResourceTemplates, ListResources, ListTools, MetaMembers, Notification, Paginated, Ping,
-    ProtocolVersion, RawJson, ReadResource, Request, encode_notification, encode_request,
+    CallTool, Cancelled, ClientCapabilities, Discover, ElicitationCapability, GetPrompt, Implementation,
+    Initialize, Initialized, ListPrompts, ListResourceTemplates, ListResources, ListTools, MetaMembers,
+    Notification, Paginated, Ping, ProtocolVersion, RawJson, ReadResource, Request, encode_notification,
+    encode_request,
 };
 
 fn request<R: Request>(id: i64, request: &R, meta: &MetaMembers) -> Bytes {
@@ -26,8 +27,7 @@ fn client_info() -> Implementation {
 
 fn capabilities() -> ClientCapabilities {
     let mut capabilities = ClientCapabilities::default();
-    capabilities.elicitation =
-        Some(RawJson::encode(&BTreeMap::from([("form", BTreeMap::<&str, u8>::new())])).unwrap());
+    capabilities.elicitation = Some(ElicitationCapability::form());
     capabilities
 }
 

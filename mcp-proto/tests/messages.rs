@@ -210,24 +210,49 @@ fn an_empty_cursor_is_a_cursor() {
 
 #[test]
 fn capabilities_are_written_as_the_version_knows_them() {
-    let mut all = ClientCapabilities::default();
-    let empty = || Some(RawJson::from_text("{}").unwrap());
-    (all.elicitation, all.extensions, all.sampling) = (empty(), empty(), empty());
-    all.roots = Some(read(r#"{"listChanged":true}"#));
+    let all: ClientCapabilities = read(
+        r#"{"elicitation":{"form":{},"url":{}},"extensions":{"a.b/c":{"d":1}},"sampling":{"tools":{},"context":{}},
+            "roots":{"listChanged":true},"tasks":{"list":{}},"experimental":{"e":{}}}"#,
+    );
     let written = |version| {
         let initialize = Initialize::offering(version, Implementation::new("a", "1"), &all);
         serde_json::to_value(initialize.capabilities).unwrap()
     };
-    let oldest = json!({"roots":{"listChanged":true},"sampling":{}});
+    let roots = json!({"listChanged":true});
+    let oldest = json!({"roots":roots,"sampling":{},"experimental":{"e":{}}});
     assert_eq!(written(ProtocolVersion::V2024_11_05), oldest);
     assert_eq!(written(ProtocolVersion::V2025_03_26), oldest);
-    let with_elicitation = json!({"elicitation":{},"roots":{"listChanged":true},"sampling":{}});
-    assert_eq!(written(ProtocolVersion::V2025_06_18), with_elicitation);
-    assert_eq!(written(ProtocolVersion::V2025_11_25), with_elicitation);
+    assert_eq!(
+        written(ProtocolVersion::V2025_06_18),
+        json!({"elicitation":{},"roots":roots,"sampling":{},"experimental":{"e":{}}})
+    );
+    let (elicitation, sampling) = (json!({"form":{},"url":{}}), json!({"tools":{},"context":{}}));
+    assert_eq!(
+        written(ProtocolVersion::V2025_11_25),
+        json!({"elicitation":elicitation,"roots":roots,"sampling":sampling,"tasks":{"list":{}},"experimental":{"e":{}}})
+    );
     assert_eq!(
         serde_json::to_value(all.for_version(ProtocolVersion::V2026_07_28)).unwrap(),
-        json!({"elicitation":{},"extensions":{},"roots":{},"sampling":{}})
+        json!({"elicitation":elicitation,"extensions":{"a.b/c":{"d":1}},"roots":{},"sampling":sampling,"experimental":{"e":{}}})
     );
+}
+
+#[test]
+fn before_urls_could_be_opened_a_client_without_forms_cannot_ask_anybody() {
+    let url_only: ClientCapabilities = read(r#"{"elicitation":{"url":{}}}"#);
+    assert_eq!(url_only.for_version(ProtocolVersion::V2025_06_18).elicitation, None);
+    assert!(url_only.for_version(ProtocolVersion::V2025_11_25).elicitation.is_some());
+    for (declared, expected) in [
+        ("{}", (true, false)),
+        (r#"{"form":{}}"#, (true, false)),
+        (r#"{"url":{}}"#, (false, true)),
+        (r#"{"form":{},"url":{}}"#, (true, true)),
+        ("true", (true, false)),
+    ] {
+        let capabilities: ClientCapabilities = read(&format!(r#"{{"elicitation":{declared}}}"#));
+        let elicitation = capabilities.elicitation.unwrap();
+        assert_eq!((elicitation.has_form(), elicitation.has_url()), expected, "{declared}");
+    }
 }
 
 #[test]

@@ -14,51 +14,30 @@
 use std::path::{Path, PathBuf};
 
 use mcp_proto::{
-    CallTool, CallToolResult, Cancelled, ClientCapabilities, Content, Discover, DiscoverResult, ErrorObject,
-    Frame, GetPrompt, GetPromptResult, ListPrompts, ListPromptsResult, ListResourceTemplates,
-    ListResourceTemplatesResult, ListResources, ListResourcesResult, ListTools, ListToolsResult, LogMessage,
-    Message, Notification, Payload, Progress, PromptListChanged, ReadResource, ReadResourceResult, Request,
-    Resource, ResourceContents, ResourceListChanged, ResultType, ServerCapabilities, Tool, ToolListChanged,
-    parse_frame, probe::ProbeOutcome,
+    CallTool, CallToolResult, Cancelled, ClientCapabilities, Content, CreateMessage, CreateMessageResult,
+    Discover, DiscoverResult, Elicit, ElicitResult, Entries, ErrorObject, FieldSchema, Frame, GetPrompt,
+    GetPromptResult, InputRequest, InputRequired, ListPrompts, ListPromptsResult, ListResourceTemplates,
+    ListResourceTemplatesResult, ListResources, ListResourcesResult, ListRootsResult, ListTools,
+    ListToolsResult, LogMessage, Message, ModelPreferences, Notification, Payload, Progress,
+    PromptListChanged, RawJson, ReadResource, ReadResourceResult, Request, Resource, ResourceContents,
+    ResourceListChanged, ResultType, Root, SamplingMessage, ServerCapabilities, ServerRequest, Tool,
+    ToolListChanged, parse_frame, probe::ProbeOutcome,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// Examples of messages that this crate does not know yet.
 const FOREIGN: &[&str] = &[
-    "BooleanSchema",
     "CompleteRequest",
     "CompleteRequestParams",
     "CompleteResult",
     "CompleteResultResponse",
-    "CreateMessageRequest",
-    "CreateMessageRequestParams",
-    "CreateMessageResult",
-    "ElicitRequest",
-    "ElicitRequestFormParams",
-    "ElicitRequestURLParams",
-    "ElicitResult",
-    "InputRequests",
-    "InputResponses",
-    "ListRootsRequest",
-    "ListRootsResult",
-    "ModelPreferences",
-    "NumberSchema",
     "ResourceUpdatedNotification",
     "ResourceUpdatedNotificationParams",
-    "Root",
-    "SamplingMessage",
-    "StringSchema",
     "SubscriptionsAcknowledgedNotification",
     "SubscriptionsListenRequest",
     "SubscriptionsListenResult",
     "SubscriptionsListenResultResponse",
-    "TitledMultiSelectEnumSchema",
-    "TitledSingleSelectEnumSchema",
-    "ToolResultContent",
-    "ToolUseContent",
-    "UntitledMultiSelectEnumSchema",
-    "UntitledSingleSelectEnumSchema",
 ];
 
 #[test]
@@ -80,7 +59,7 @@ fn every_official_example_of_our_messages_is_read_and_written_again() {
             read += 1;
         }
     }
-    assert!(read >= 75, "only {read} examples were read");
+    assert!(read >= 115, "only {read} examples were read");
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -100,6 +79,36 @@ impl Example {
             "ImageContent" => self.content(|content| matches!(content, Content::Image(_))),
             "ResourceLink" => self.content(|content| matches!(content, Content::ResourceLink(_))),
             "TextContent" => self.content(|content| matches!(content, Content::Text(_))),
+            "ToolResultContent" => self.content(|content| matches!(content, Content::ToolResult(_))),
+            "ToolUseContent" => self.content(|content| matches!(content, Content::ToolUse(_))),
+            "BooleanSchema" => self.field(|field| matches!(field, FieldSchema::Boolean(_))),
+            "NumberSchema" => self.field(|field| matches!(field, FieldSchema::Number(_))),
+            "StringSchema" => self.field(|field| matches!(field, FieldSchema::Text(_))),
+            "TitledMultiSelectEnumSchema" | "UntitledMultiSelectEnumSchema" => {
+                self.field(|field| matches!(field, FieldSchema::MultiSelect(_)));
+            }
+            "TitledSingleSelectEnumSchema" | "UntitledSingleSelectEnumSchema" => {
+                self.field(|field| matches!(field, FieldSchema::SingleSelect(_)));
+            }
+            "CreateMessageRequest" | "ElicitRequest" | "ListRootsRequest" => {
+                let asked: InputRequest = self.payload().decode().unwrap();
+                self.asked(&asked);
+                self.value::<InputRequest>();
+            }
+            "InputRequests" => {
+                let asked: Entries<InputRequest> = self.payload().decode().unwrap();
+                asked.iter().for_each(|(_, asked)| self.asked(asked));
+                self.value::<Entries<InputRequest>>();
+            }
+            "InputResponses" => self.value::<Entries<RawJson>>(),
+            "CreateMessageRequestParams" => self.value::<CreateMessage>(),
+            "ElicitRequestFormParams" | "ElicitRequestURLParams" => self.value::<Elicit>(),
+            "CreateMessageResult" => self.value::<CreateMessageResult>(),
+            "ElicitResult" => self.value::<ElicitResult>(),
+            "ListRootsResult" => self.value::<ListRootsResult>(),
+            "ModelPreferences" => self.value::<ModelPreferences>(),
+            "Root" => self.value::<Root>(),
+            "SamplingMessage" => self.value::<SamplingMessage>(),
             "BlobResourceContents" | "TextResourceContents" => self.value::<ResourceContents>(),
             "ClientCapabilities" => self.value::<ClientCapabilities>(),
             "ServerCapabilities" => self.value::<ServerCapabilities>(),
@@ -144,6 +153,13 @@ impl Example {
             "ReadResourceResultResponse" => self.response::<ReadResourceResult>(),
             "InputRequiredResult" => {
                 assert_eq!(ResultType::of(&self.payload()), Ok(ResultType::InputRequired), "{}", self.name);
+                let required = InputRequired::read(&self.payload()).unwrap();
+                required
+                    .input_requests
+                    .iter()
+                    .flat_map(Entries::iter)
+                    .for_each(|(_, asked)| self.asked(asked));
+                self.value::<InputRequired>();
             }
             "HeaderMismatchError"
             | "InternalError"
@@ -193,6 +209,18 @@ impl Example {
         let content: Content = self.payload().decode().unwrap();
         assert!(is_right(&content), "{}: {content:?}", self.name);
         self.value::<Content>();
+    }
+
+    fn field(&self, is_right: impl Fn(&FieldSchema) -> bool) {
+        let field: FieldSchema = self.payload().decode().unwrap();
+        assert!(is_right(&field), "{}: {field:?}", self.name);
+        self.value::<FieldSchema>();
+    }
+
+    /// A request inside a result is one that this crate has a type for.
+    fn asked(&self, asked: &InputRequest) {
+        let read = ServerRequest::of_input(asked).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        assert!(!matches!(read, ServerRequest::Other(_)), "{}", self.name);
     }
 
     /// Some examples are whole responses, some the error object alone.

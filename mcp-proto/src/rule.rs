@@ -1,0 +1,229 @@
+//! By which rules the members of an object are read and written, one type for each.
+//!
+//! A member that only informs must never cost the message it came in; one that a call depends on must
+//! be right.
+
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error};
+use serde_json::value::RawValue;
+
+use crate::payload::decode;
+use crate::raw_json::RawJson;
+
+/// How a member of type `T` is read, what stands for it when it is absent, and when it is written.
+pub(crate) trait Rule<T> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>;
+
+    /// `None` when the member must be there.
+    fn absent() -> Option<T>;
+
+    fn is_written(value: &T) -> bool;
+}
+
+/// Must be there and be right; always written.
+pub(crate) struct Required;
+
+/// Must be there, but may be `null` for the empty list; always written.
+pub(crate) struct List;
+
+/// May be absent or `null`, else must be right; written when there.
+pub(crate) struct Optional;
+
+/// As [`Optional`], but `null` is a value.
+pub(crate) struct Present;
+
+/// As [`Optional`], but of a wrong kind it counts as absent.
+pub(crate) struct Hint;
+
+/// Absent and `null` mean the default, else it must be right; always written.
+pub(crate) struct Nullable;
+
+/// As [`Nullable`], but not written when it is the default.
+pub(crate) struct Sparse;
+
+/// Absent, `null` and a wrong kind mean the default; always written.
+pub(crate) struct OrDefault;
+
+/// As [`OrDefault`], but written only when it is not the default.
+pub(crate) struct HintOrDefault;
+
+/// Declares by being there: anything but `null` and `false` does, and what cannot be read counts as
+/// the default. Written when there.
+///
+/// Some servers write `true`, and those in PHP write their empty object as `[]`.
+pub(crate) struct Declared;
+
+impl<T: DeserializeOwned> Rule<T> for Required {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        T::deserialize(deserializer)
+    }
+
+    fn absent() -> Option<T> {
+        None
+    }
+
+    fn is_written(_: &T) -> bool {
+        true
+    }
+}
+
+impl<T: DeserializeOwned> Rule<Vec<T>> for List {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+        null_or(deserializer)
+    }
+
+    fn absent() -> Option<Vec<T>> {
+        None
+    }
+
+    fn is_written(_: &Vec<T>) -> bool {
+        true
+    }
+}
+
+impl<T: DeserializeOwned> Rule<Option<T>> for Optional {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+        Option::deserialize(deserializer)
+    }
+
+    fn absent() -> Option<Option<T>> {
+        Some(None)
+    }
+
+    fn is_written(value: &Option<T>) -> bool {
+        value.is_some()
+    }
+}
+
+impl Rule<Option<RawJson>> for Present {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
+        RawJson::deserialize(deserializer).map(Some)
+    }
+
+    fn absent() -> Option<Option<RawJson>> {
+        Some(None)
+    }
+
+    fn is_written(value: &Option<RawJson>) -> bool {
+        value.is_some()
+    }
+}
+
+impl<T: DeserializeOwned> Rule<Option<T>> for Hint {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+        hint(deserializer)
+    }
+
+    fn absent() -> Option<Option<T>> {
+        Some(None)
+    }
+
+    fn is_written(value: &Option<T>) -> bool {
+        value.is_some()
+    }
+}
+
+impl<T: DeserializeOwned + Default> Rule<T> for Nullable {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        null_or(deserializer)
+    }
+
+    fn absent() -> Option<T> {
+        Some(T::default())
+    }
+
+    fn is_written(_: &T) -> bool {
+        true
+    }
+}
+
+impl<T: DeserializeOwned + Default + PartialEq> Rule<T> for Sparse {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        null_or(deserializer)
+    }
+
+    fn absent() -> Option<T> {
+        Some(T::default())
+    }
+
+    fn is_written(value: &T) -> bool {
+        *value != T::default()
+    }
+}
+
+impl<T: DeserializeOwned + Default> Rule<T> for OrDefault {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        hint(deserializer).map(Option::unwrap_or_default)
+    }
+
+    fn absent() -> Option<T> {
+        Some(T::default())
+    }
+
+    fn is_written(_: &T) -> bool {
+        true
+    }
+}
+
+impl<T: DeserializeOwned + Default + PartialEq> Rule<T> for HintOrDefault {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        hint(deserializer).map(Option::unwrap_or_default)
+    }
+
+    fn absent() -> Option<T> {
+        Some(T::default())
+    }
+
+    fn is_written(value: &T) -> bool {
+        *value != T::default()
+    }
+}
+
+impl<T: DeserializeOwned + Default> Rule<Option<T>> for Declared {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        match raw.get() {
+            "null" | "false" => Ok(None),
+            text => Ok(Some(decode(text).unwrap_or_default())),
+        }
+    }
+
+    fn absent() -> Option<Option<T>> {
+        Some(None)
+    }
+
+    fn is_written(value: &Option<T>) -> bool {
+        value.is_some()
+    }
+}
+
+/// Reads a member by the rule `R`.
+pub(crate) struct Value<R, T>(PhantomData<(R, T)>);
+
+impl<R, T> Default for Value<R, T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<'de, T, R: Rule<T>> DeserializeSeed<'de> for Value<R, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        R::read(deserializer)
+    }
+}
+
+fn null_or<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn hint<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    match decode(raw.get()) {
+        // A text without any meaning (a lone surrogate) is no odd hint but a broken message.
+        Err(error) if error.is_syntax() && raw.get().starts_with('"') => Err(D::Error::custom(error)),
+        read => Ok(read.unwrap_or_default()),
+    }
+}
