@@ -257,10 +257,37 @@ mod tests {
     }
 
     #[test]
-    fn f104_repeated_members_are_refused_and_name_their_call() {
-        let error = parse(r#"{"jsonrpc":"2.0","id":5,"result":1,"result":2}"#).unwrap_err();
-        assert_eq!(error.id, Some(5.into()));
-        assert!(matches!(error.fault, EnvelopeFault::Malformed { .. }));
+    fn f104_repeated_members_are_refused_and_name_their_call_if_there_is_one() {
+        for (text, id) in [
+            (r#"{"jsonrpc":"2.0","id":5,"result":1,"result":2}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"result":1,"res\u0075lt":2}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"jsonrpc":"2.0","result":1}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"error":null,"error":{"code":1,"message":""}}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"id":5,"result":1}"#, Some(5.into())),
+            (r#"{"jsonrpc":"2.0","id":5,"id":6,"result":1}"#, None),
+            (r#"{"jsonrpc":"2.0","id":5,"method":"ping","method":"ping"}"#, None),
+            (r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":{},"params":{}}"#, None),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.id, id, "{text}");
+            assert!(matches!(error.fault, EnvelopeFault::Malformed { .. }), "{text}");
+        }
+        let unknown = parse(r#"{"jsonrpc":"2.0","id":5,"result":1,"more":1,"more":2}"#);
+        assert!(matches!(unknown, Ok(Message::Response { outcome: Ok(_), .. })), "{unknown:?}");
+    }
+
+    #[test]
+    fn f104_a_repeated_member_costs_no_other_entry_of_its_batch() {
+        let (good, bad) =
+            (r#"{"jsonrpc":"2.0","id":1,"result":1}"#, r#"{"jsonrpc":"2.0","id":2,"result":1,"result":1}"#);
+        let Ok(Frame::Batch(entries)) = parse_frame(&format!("[{good},{bad},[{good}],{good}]").into()) else {
+            panic!("not a batch");
+        };
+        let ids: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.as_ref().map(|_| ()).map_err(|error| error.id.clone()))
+            .collect();
+        assert_eq!(ids, [Ok(()), Err(Some(2.into())), Err(None), Ok(())]);
     }
 
     #[test]
@@ -302,6 +329,59 @@ mod tests {
     }
 
     #[test]
+    fn f103_depth_is_limited_wherever_it_is() {
+        for (before, after, id) in [
+            ("", "", None),
+            (r#"[{"jsonrpc":"2.0","id":9,"result":"#, "}]", None),
+            (r#"{"jsonrpc":"2.0","id":9,"method":"ping","params":"#, "}", None),
+            (r#"{"jsonrpc":"2.0","id":9,"error":{"code":1,"message":"","data":"#, "}}", Some(9.into())),
+            (r#"{"jsonrpc":"2.0","id":9,"result":1,"more":"#, "}", Some(9.into())),
+            (r#"{"jsonrpc":"2.0","id":9,"result":["\\\"[","#, "]}", Some(9.into())),
+            (r#"{"jsonrpc":"2.0","id":"#, r#","result":1}"#, None),
+        ] {
+            for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+                let text = format!("{before}{}1{}{after}", open.repeat(1000), close.repeat(1000));
+                let error = parse_frame(&text.into()).unwrap_err();
+                assert_eq!((error.id, error.fault), (id.clone(), EnvelopeFault::TooDeep), "{before}{open}");
+            }
+        }
+    }
+
+    #[test]
+    fn f103_what_only_looks_deep_is_read() {
+        let brackets = "[{".repeat(1000);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":9,"result":["{brackets}","\\\"{brackets}"]}}"#);
+        assert!(matches!(parse(&text), Ok(Message::Response { outcome: Ok(_), .. })));
+        let wide = format!(r#"{{"jsonrpc":"2.0","id":9,"result":[{}1]}}"#, "[{}],".repeat(1000));
+        assert!(parse(&wide).is_ok());
+    }
+
+    #[test]
+    fn f103_a_deep_text_that_is_no_frame_breaks_nothing_either() {
+        let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+        let raw = crate::RawJson::from_text(deep).unwrap();
+        assert!(raw.clone().decode::<serde_json::Value>().is_err());
+        assert!(raw.decode::<Vec<crate::RawJson>>().is_ok());
+        assert_eq!(format!("{raw:?}"), "RawJson(2000000 bytes)");
+        assert!(Payload::encode(&raw).is_ok());
+    }
+
+    #[test]
+    fn f106_a_lone_surrogate_in_an_envelope_is_refused() {
+        for (text, id) in [
+            (r#"{"jsonrpc":"2.0","id":"\ud800","result":1}"#, None),
+            (r#"{"jsonrpc":"2.0","id":5,"method":"\ud800"}"#, None),
+            (r#"{"jsonrpc":"2.0","id":5,"\ud800":1,"result":1}"#, Some(5.into())),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(matches!(error.fault, EnvelopeFault::Malformed { .. }), "{text}");
+            assert_eq!(error.id, id, "{text}");
+        }
+        let error = parse(r#"{"jsonrpc":"2.0","id":5,"error":{"code":7,"message":"\udfff"}}"#);
+        assert!(matches!(error, Ok(Message::Response { id: Some(_), outcome: Err(_) })), "{error:?}");
+    }
+
+    #[test]
     fn what_is_no_message_of_one_kind_is_refused() {
         for (text, id) in [
             (r#"{"jsonrpc":"2.0","id":5}"#, Some(5.into())),
@@ -334,6 +414,15 @@ mod tests {
     }
 
     #[test]
+    fn a_union_with_every_member_written_is_what_is_not_null_in_it() {
+        let answer = r#"{"jsonrpc":"2.0","id":5,"method":null,"params":null,"result":{},"error":null}"#;
+        assert!(matches!(parse(answer), Ok(Message::Response { id: Some(_), outcome: Ok(_) })));
+        let call = r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":null,"result":null,"error":null}"#;
+        assert_eq!(parse(call).unwrap_err(), EnvelopeError { id: None, fault: EnvelopeFault::Ambiguous });
+        assert_eq!(parse(r#"{"jsonrpc":"2.0","id":5,"method":7}"#).unwrap_err().id, None);
+    }
+
+    #[test]
     fn names_with_escapes_are_the_names_they_mean() {
         let message = parse(r#"{"jsonrp\u0063":"2.0","\u0069d":5,"m\u0065thod":"p\u0069ng"}"#);
         assert_eq!(
@@ -363,9 +452,24 @@ mod tests {
 
     #[test]
     fn f098_a_reply_with_an_id_of_another_kind_is_nobodys() {
-        for id in ["true", "[]", "{}", "18446744073709551616", "1.5", "9007199254740993.0"] {
+        for id in ["true", "[]", "{}", "null", "18446744073709551616", "1.5", "1e300", "9007199254740993.0"] {
             let error = parse(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#)).unwrap_err();
             assert_eq!(error.id, None, "{id}");
+        }
+        let read: [(&str, RequestId); 6] = [
+            ("9007199254740993", 9_007_199_254_740_993.into()),
+            ("-9223372036854775808", i64::MIN.into()),
+            ("\"1\"", "1".into()),
+            ("\"\"", "".into()),
+            ("1.0", 1.into()),
+            ("-0", 0.into()),
+        ];
+        for (text, expected) in read {
+            let message = parse(&format!(r#"{{"jsonrpc":"2.0","id":{text},"result":1}}"#));
+            assert!(
+                matches!(&message, Ok(Message::Response { id: Some(id), .. }) if *id == expected),
+                "{text}: {message:?}"
+            );
         }
     }
 
@@ -382,7 +486,7 @@ mod tests {
         for odd in ["7", "\"text\"", "true"] {
             assert_eq!(read(odd).code, crate::code::INTERNAL_ERROR, "{odd}");
         }
-        let large = "\\u001b".repeat(10 << 20);
+        let large = "\\u001b".repeat(2 << 20);
         let shown = read(&format!(r#"{{"code":1,"message":"{large}","data":"{large}"}}"#)).to_string();
         assert!(shown.len() < 8 * 6 * 1024 + 100 && !shown.contains('\u{1b}'), "{} bytes", shown.len());
     }

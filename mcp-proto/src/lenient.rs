@@ -2,27 +2,27 @@
 //!
 //! A member that only informs must never cost the message it came in.
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny};
+use serde::de::{self, Deserialize, DeserializeOwned, Deserializer};
 
 use crate::raw_json::RawJson;
 
 /// Reads a hint: `null` and values of a wrong kind count as absent.
+///
+/// The value is first taken as its text: serde's untagged enums would make a tree of it, which takes 32
+/// bytes for each `0,` of a list.
 pub(crate) fn hint<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de>,
+    T: DeserializeOwned,
 {
-    Maybe::<T>::deserialize(deserializer).map(|read| match read {
-        Maybe::Right(value) => value,
-        Maybe::Wrong(IgnoredAny) => None,
-    })
+    if_right(&RawJson::deserialize(deserializer)?).map(Option::flatten)
 }
 
 /// Reads a value with a harmless default, which stands in for `null` and for a wrong kind.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
+    T: DeserializeOwned + Default,
 {
     hint(deserializer).map(Option::unwrap_or_default)
 }
@@ -42,32 +42,28 @@ where
 pub(crate) fn declared<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
+    T: DeserializeOwned + Default,
 {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged)]
-    enum Declared<T> {
-        Flag(bool),
-        Full(T),
-        Odd(IgnoredAny),
+    let raw = RawJson::deserialize(deserializer)?;
+    match raw.get() {
+        "false" | "null" => Ok(None),
+        _ => if_right(&raw).map(|read| Some(read.unwrap_or_default())),
     }
-    Option::<Declared<T>>::deserialize(deserializer).map(|read| match read {
-        None | Some(Declared::Flag(false)) => None,
-        Some(Declared::Full(value)) => Some(value),
-        Some(Declared::Flag(true) | Declared::Odd(IgnoredAny)) => Some(T::default()),
-    })
+}
+
+/// Reads a value that may be of a wrong kind, but not without any meaning (a lone surrogate): that is
+/// no odd value but a broken message.
+fn if_right<T: DeserializeOwned, E: de::Error>(raw: &RawJson) -> Result<Option<T>, E> {
+    match raw.decode() {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_syntax() => Err(E::custom(error)),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Reads a value whose `null` is a value, not an absence.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(deserializer).map(Some)
-}
-
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum Maybe<T> {
-    Right(Option<T>),
-    Wrong(IgnoredAny),
 }
 
 /// Reads a value with a harmless default, which stands in for `null` alone.

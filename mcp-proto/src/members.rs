@@ -67,7 +67,8 @@ impl<'de> Visitor<'de> for MembersVisitor {
             match key {
                 Key::JsonRpc => members.is_version_2 = map.next_value::<&RawValue>()?.get() == "\"2.0\"",
                 Key::Id => members.id = map.next_value()?,
-                Key::Method => members.method = Some(map.next_value::<MethodName>()?.0),
+                // Servers that write all members of a union write `null` here in their answers.
+                Key::Method => members.method = map.next_value::<Option<MethodName>>()?.map(|name| name.0),
                 Key::Params => members.params = Some(map.next_value()?),
                 Key::Result => members.result = Some(map.next_value()?),
                 Key::Error => members.error = Some(map.next_value()?),

@@ -9,16 +9,23 @@ const SNIFF_BYTES: usize = 64 * 1024;
 /// the first 64 KiB.
 ///
 /// Used where a frame cannot be parsed, to fail the call it answers at once. A frame with a top-level
-/// `method` is no answer and has no such id: requests of the server count their own ids. The answer is
-/// a guess in so far as the rest of the frame is not looked at; it is never used to deliver a result.
+/// `method` is no answer and has no such id: requests of the server count their own ids. Nor has one
+/// with two different ids. The answer is a guess in so far as the rest of the frame is not looked at;
+/// it is never used to deliver a result.
 #[must_use]
 pub fn sniff_id(frame: &[u8]) -> Option<RequestId> {
     let mut members = Members::of(frame.get(..SNIFF_BYTES).unwrap_or(frame));
     let mut found = None;
     while let Some((name, value)) = members.next_member() {
         match name.as_ref() {
-            b"id" => found = scalar(value).and_then(|text| serde_json::from_slice(text).ok()),
-            b"method" => return None,
+            b"id" => {
+                let id = scalar(value).and_then(|text| serde_json::from_slice(text).ok());
+                if found.is_some() && found != id {
+                    return None;
+                }
+                found = id;
+            }
+            b"method" if !value.starts_with(b"null") => return None,
             b"error" | b"result" if found.is_some() => return found,
             _ => {}
         }
@@ -114,6 +121,10 @@ mod tests {
             (r#"{"\"id":17,"result":"#, None),
             (r#"{"id":12"#, None),
             (r#"{"id":null}"#, None),
+            (r#"{"id":1,"id":2,"result":1}"#, None),
+            (r#"{"id":1,"\u0069d":"1","result":1}"#, None),
+            (r#"{"id":1,"id":1,"result":1}"#, Some(1.into())),
+            (r#"{"id":1,"method":null,"result":1}"#, Some(1.into())),
             (r#"{"id":1e999,"result":1}"#, None),
             (r#"[{"id":1}]"#, None),
             (r#"{"a":"id","id":2,"#, Some(2.into())),

@@ -1,0 +1,194 @@
+//! What a frame can make us allocate at one time: at most eight times its length, and a constant.
+//!
+//! Alone in its process for the sake of its allocator.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unsafe_code,
+    reason = "test code; a counting allocator cannot be written without unsafe"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use mcp_proto::{Frame, Message, Payload, parse_frame, sniff_id};
+use serde::Deserialize;
+
+/// What is allowed beside a multiple of the frame: error texts, stacks, a batch's list.
+const CONSTANT: usize = 16 * 1024;
+
+/// The length of the frames: enough for a wrong factor to show beside the constant.
+const FRAME: usize = 256 * 1024;
+
+#[derive(Clone, Copy, Default)]
+struct Held {
+    now: usize,
+    peak: usize,
+}
+
+thread_local! {
+    static HELD: Cell<Held> = const { Cell::new(Held { now: 0, peak: 0 }) };
+}
+
+struct Counting;
+
+fn count(more: usize, less: usize) {
+    HELD.with(|held| {
+        let Held { now, peak } = held.get();
+        // A block may be freed by another thread than the one that it was counted for.
+        let now = (now + more).saturating_sub(less);
+        held.set(Held { now, peak: peak.max(now) });
+    });
+}
+
+// SAFETY: each call is passed on unchanged to the system's allocator; counting touches one
+// thread-local cell that needs no allocation and has no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 0);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(0, layout.size());
+        // SAFETY: the caller keeps the contract of `dealloc`; the block came from `System`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Old and new block exist together while one is copied to the other.
+        count(size, 0);
+        count(0, layout.size());
+        // SAFETY: the caller keeps the contract of `realloc`; the block came from `System`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most that `work` held at one time beside what was there before, its result included.
+fn peak_of<T>(work: impl FnOnce() -> T) -> usize {
+    let before = HELD.with(Cell::get).now;
+    HELD.with(|held| held.set(Held { now: before, peak: before }));
+    let result = work();
+    let peak = HELD.with(Cell::get).peak;
+    drop(result);
+    peak - before
+}
+
+/// `opening`, as many of `part` as fill a frame, and `closing`.
+fn filled(opening: &str, part: impl Fn(&mut String, usize), closing: &str) -> Bytes {
+    let mut text = String::with_capacity(FRAME + 1024);
+    text.push_str(opening);
+    let mut index = 0;
+    while text.len() < FRAME {
+        part(&mut text, index);
+        index += 1;
+    }
+    if !closing.starts_with('"') {
+        text.truncate(text.trim_end_matches(',').len());
+    }
+    text.push_str(closing);
+    text.into()
+}
+
+fn repeated(opening: &str, part: &'static str, closing: &str) -> Bytes {
+    filled(opening, |text, _| text.push_str(part), closing)
+}
+
+/// Frames that are dense in whatever could cost more than it weighs.
+fn frames() -> Vec<(&'static str, Bytes)> {
+    let result = r#"{"jsonrpc":"2.0","id":1,"result":"#;
+    let error = r#"{"jsonrpc":"2.0","id":1,"error":"#;
+    let entry = r#"{"jsonrpc":"2.0","id":1,"result":1},"#;
+    let numbered = |text: &mut String, index: usize| write!(text, r#""{index:x}":1,"#).unwrap();
+    vec![
+        ("numbers", repeated(&format!("{result}["), "0,", "]}")),
+        ("empty objects", repeated(&format!("{result}["), "{},", "]}")),
+        ("equal members", repeated(&format!("{result}{{"), r#""":1,"#, "}}")),
+        ("different members", filled(&format!("{result}{{"), numbered, "}}")),
+        ("different members but two", filled(&format!("{result}{{"), numbered, r#""":1,"":2}}"#)),
+        ("members that are nothing", filled(r#"{"jsonrpc":"2.0","id":1,"result":1,"#, numbered, "}")),
+        ("an id", repeated(r#"{"jsonrpc":"2.0","id":""#, "x", r#"","result":1}"#)),
+        ("an id in escapes", repeated(r#"{"jsonrpc":"2.0","id":""#, r"\u0001", r#"","result":1}"#)),
+        ("a method", repeated(r#"{"jsonrpc":"2.0","method":""#, r"\u0001", r#""}"#)),
+        ("a message", repeated(&format!(r#"{error}{{"code":1,"message":""#), r"\u0001", r#""}}"#)),
+        ("a message that is a list", repeated(&format!(r#"{error}{{"code":1,"message":["#), "0,", "]}}")),
+        ("a code that is a list", repeated(&format!(r#"{error}{{"code":["#), "[],", "]}}")),
+        ("data", repeated(&format!(r#"{error}{{"code":1,"message":"","data":["#), "0,", "]}}")),
+        ("an error of equal members", repeated(&format!("{error}{{"), r#""code":1,"#, "}}")),
+        ("an error of different members", filled(&format!("{error}{{"), numbered, r#""code":1,"code":2}}"#)),
+        ("a batch", repeated("[", entry, "]")),
+        ("a batch of numbers", repeated("[", "0,", "]")),
+        (
+            "a batch of a few",
+            filled(
+                "[",
+                |text, _| {
+                    write!(text, r#"{{"jsonrpc":"2.0","id":"{}","result":1}},"#, "x".repeat(FRAME / 90))
+                        .unwrap()
+                },
+                "]",
+            ),
+        ),
+        ("brackets", repeated("", "[", "")),
+        ("objects", repeated("", r#"{"a":"#, "")),
+        ("an open text", repeated(r#"{"jsonrpc":"2.0","id":1,"result":""#, r#"\""#, "")),
+        ("names in escapes", repeated("{", r#""\u0061\u0061\u0061":0,"#, r#""jsonrpc":"#)),
+        ("noise", repeated("", "\u{1b}", "")),
+    ]
+}
+
+/// What is asked of payloads here: to be read, and to be read again where members are repeated.
+#[derive(Deserialize)]
+struct Asked {
+    #[serde(default, rename = "")]
+    _nameless: u8,
+}
+
+fn payload(frame: &Bytes) -> Option<Payload> {
+    match parse_frame(frame) {
+        Ok(Frame::Single(Message::Response { outcome: Ok(payload), .. })) => Some(payload),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_frame_costs_at_most_eight_times_its_length() {
+    for (name, frame) in frames() {
+        let limit = 8 * frame.len() + CONSTANT;
+        let parsing = peak_of(|| parse_frame(&frame));
+        assert!(parsing <= limit, "reading {name}: {parsing} bytes for {}", frame.len());
+        let sniffing = peak_of(|| sniff_id(&frame));
+        assert!(sniffing <= limit, "sniffing {name}: {sniffing} bytes for {}", frame.len());
+        if let Some(payload) = payload(&frame) {
+            let decoding = peak_of(|| payload.decode::<Asked>().is_ok());
+            assert!(decoding <= limit, "decoding {name}: {decoding} bytes for {}", frame.len());
+        }
+    }
+}
+
+#[test]
+fn a_payload_costs_nothing_as_long_as_it_is_raw() {
+    let (_, frame) = frames().into_iter().find(|(name, _)| *name == "different members").unwrap();
+    let parsing = peak_of(|| parse_frame(&frame));
+    assert!(parsing < 1024, "{parsing} bytes");
+    assert!(payload(&frame).is_some());
+}
+
+#[test]
+fn repeated_members_are_sorted_out_within_the_limit() {
+    for costly in ["equal members", "different members but two"] {
+        let (_, frame) = frames().into_iter().find(|(name, _)| *name == costly).unwrap();
+        let payload = payload(&frame).unwrap();
+        let peak = peak_of(|| payload.decode::<Asked>().expect("the last one counts"));
+        // The copy without them takes as much as this, and the table of names its part.
+        assert!((2 * frame.len()..=6 * frame.len() + CONSTANT).contains(&peak), "{costly}: {peak} bytes");
+    }
+}
