@@ -30,7 +30,9 @@ pub enum ProbeOutcome {
     Silence,
     /// An HTTP status whose body is no JSON-RPC message.
     Status(u16),
-    /// A success that is no discovery, or over HTTP not even a JSON-RPC message.
+    /// A JSON-RPC success that is no discovery: whoever answers so does not know the method.
+    Undiscovered,
+    /// A success that is no complete JSON-RPC result.
     Unreadable,
 }
 
@@ -201,7 +203,9 @@ fn judge(
             .unwrap_or_else(|| no_common_version(versions, supported)),
         (Came::Ended, Over::Stdio) => Do::Legacy(Fallback::NewProcess),
         (Came::Ended, Over::Http) => Do::Failed(Failure::Outage),
-        (Came::Silence | Came::Unreadable, Over::Stdio) => Do::Legacy(Fallback::SameServer),
+        (Came::Undiscovered, _) | (Came::Silence | Came::Unreadable, Over::Stdio) => {
+            Do::Legacy(Fallback::SameServer)
+        }
         (Came::Silence, Over::Http) => Do::Failed(Failure::Timeout),
         (Came::Unreadable, Over::Http) => Do::Failed(Failure::Unreadable),
         (Came::Rejected { error, status }, _) => {
@@ -340,6 +344,13 @@ mod tests {
         assert_verdict(&ProbeOutcome::Unreadable, Http, &unreadable);
         assert_verdict(&ProbeOutcome::Status(200), Http, &unreadable);
         assert_verdict(&ProbeOutcome::Status(202), Http, &unreadable);
+    }
+
+    #[test]
+    fn row_04_a_success_that_is_no_discovery_is_legacy() {
+        for transport in [Stdio, Http] {
+            assert_verdict(&ProbeOutcome::Undiscovered, transport, &SAME);
+        }
     }
 
     #[test]
@@ -505,6 +516,7 @@ mod tests {
             versions.prop_map(|versions| discovered(&versions)),
             Just(ProbeOutcome::Ended),
             Just(ProbeOutcome::Silence),
+            Just(ProbeOutcome::Undiscovered),
             Just(ProbeOutcome::Unreadable),
             status.clone().prop_map(ProbeOutcome::Status),
             (code, data, prop::option::of(status))

@@ -151,13 +151,14 @@ impl Opening {
         let answer = self.ask(&Discover::default(), &self.modern_meta(version)?, mirrored, limit).await;
         let mut discovered = None;
         let outcome = match answer {
-            Ok(result) => match read_discovery(&result) {
-                Some(result) => {
+            Ok(result) if ResultType::of(&result) != Ok(ResultType::Complete) => ProbeOutcome::Unreadable,
+            Ok(result) => match result.decode::<DiscoverResult>() {
+                Ok(result) => {
                     let versions = result.supported_versions.clone();
                     discovered = Some(result);
                     ProbeOutcome::Discovered { versions }
                 }
-                None => ProbeOutcome::Unreadable,
+                Err(_) => ProbeOutcome::Undiscovered,
             },
             // A page instead of an answer is no evidence of anything but a wrong URL.
             Err(error @ CallError::Protocol(ProtocolFault::Broken(BrokenWhy::NotMcp { .. }))) => {
@@ -294,9 +295,4 @@ impl Opening {
             EraPolicy::Modern => modern,
         }
     }
-}
-
-fn read_discovery(result: &Payload) -> Option<DiscoverResult> {
-    let is_final = ResultType::of(result) == Ok(ResultType::Complete);
-    result.decode().ok().filter(|_| is_final)
 }

@@ -252,6 +252,36 @@ fn statuses_that_say_nothing_about_the_era_end_the_probe() {
 }
 
 #[test]
+fn row_04_a_success_that_is_no_discovery_leads_to_initialize() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let (session, driver, ..) = handshake(&server, EraPolicy::Auto, async |connection| {
+            let probe = connection.request().await;
+            assert_eq!(probe.json()["method"], "server/discover");
+            // What a server says that answers every method it does not know like this.
+            connection.json("200 OK", "", &result(&probe, &json!({}))).await;
+            accept_initialize(connection).await;
+        })
+        .await;
+        assert_eq!(session.unwrap().peer().era, Era::Legacy);
+        driver.await.unwrap();
+    });
+}
+
+#[test]
+fn row_04_a_result_of_the_modern_era_that_is_no_discovery_ends_the_probe() {
+    isolated(async |_| {
+        let error = failure(async |connection| {
+            let probe = connection.request().await;
+            connection.json("200 OK", "", &result(&probe, &json!({"resultType": "input_required"}))).await;
+            connection.closed().await;
+        })
+        .await;
+        assert!(matches!(&error, HandshakeError::Probe(ProbeFailure::Unreadable)), "{error:?}");
+    });
+}
+
+#[test]
 fn f069_a_login_page_ends_the_handshake_for_good() {
     isolated(async |_| {
         let error = failure(async |connection| {
