@@ -434,6 +434,44 @@ fn f064_a_server_without_a_stream_of_its_own_is_asked_once() {
 }
 
 #[test]
+fn a_handshake_ends_when_the_servers_own_stream_is_open_or_takes_too_long() {
+    isolated(async |_| {
+        for answers in [true, false] {
+            let server = NetServer::bind().await;
+            let limit = Duration::from_millis(if answers { 10_000 } else { 200 });
+            let (mut client, mut connection) =
+                Client::connect_with(&server, limits().with_listen_limit(limit)).await;
+            client.transport.set_profile(HttpProfile::new(LEGACY));
+            let transport = client.transport.clone();
+            let confirming = async {
+                transport.send(notification("notifications/initialized")).await.unwrap();
+                Instant::now()
+            };
+            let serving = async {
+                connection.request().await;
+                connection.empty("202 Accepted").await;
+                assert_eq!(connection.request().await.method, "GET");
+                // Time in which the client would go on if it did not wait.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let opened = Instant::now();
+                if answers {
+                    connection.events("").await;
+                }
+                opened
+            };
+            let driving = async { client.receive().await };
+            let (confirmed, opened) = tokio::select! {
+                received = driving => panic!("nothing comes: {received:?}"),
+                both = async { tokio::join!(confirming, serving) } => both,
+            };
+            assert!(confirmed >= opened, "{:?} too early", opened - confirmed);
+            assert!(confirmed - opened < Duration::from_secs(5));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
 fn a_server_speaks_on_its_own_stream_which_is_opened_again() {
     isolated(async |_| {
         let server = NetServer::bind().await;

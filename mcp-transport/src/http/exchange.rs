@@ -212,7 +212,7 @@ pub(super) async fn tell(link: &Link, message: Outbound) -> Result<Sent, SendErr
             discard(link, response.body).await;
         }
         // The first of them confirms the handshake: from here on the server may speak.
-        link.listen();
+        link.listen().await;
         return Ok(Sent::Queued);
     }
     let rejection = read_rejection(link, response).await;

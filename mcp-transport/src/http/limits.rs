@@ -18,6 +18,9 @@ pub struct HttpLimits {
     pub delete_limit: Duration,
     /// How long a stream may stay open after it has brought the answer; 1 s.
     pub linger: Duration,
+    /// How long a legacy handshake waits for the server's own stream to be open; 500 ms. What such a
+    /// server says that takes longer is heard as soon as the stream is open.
+    pub listen_limit: Duration,
     /// Redirects followed for one request, all on the same origin; 5.
     pub max_redirects: usize,
     /// Attempts in a row, without an event in between, to go on with a stream; 5.
@@ -37,6 +40,7 @@ impl Default for HttpLimits {
             flush_grace: Duration::from_secs(1),
             delete_limit: Duration::from_secs(2),
             linger: Duration::from_secs(1),
+            listen_limit: Duration::from_millis(500),
             max_redirects: 5,
             max_resumptions: 5,
             resume_pause: Duration::from_secs(1),
@@ -63,6 +67,13 @@ impl HttpLimits {
     #[must_use]
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
+        self
+    }
+
+    /// Sets how long a legacy handshake waits for the server's own stream to be open.
+    #[must_use]
+    pub fn with_listen_limit(mut self, limit: Duration) -> Self {
+        self.listen_limit = limit;
         self
     }
 }

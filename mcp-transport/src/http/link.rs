@@ -8,7 +8,7 @@ use futures_util::task::AtomicWaker;
 use http::{HeaderMap, HeaderValue};
 use mcp_proto::RequestId;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::backend::{DispatchMark, HttpBody, HttpPool};
@@ -29,6 +29,8 @@ pub(super) struct Link {
     /// Messages without a waiter that are queued or on their way.
     pub(super) posts: watch::Sender<usize>,
     pub(super) report: watch::Sender<Option<CloseReport>>,
+    /// Whether the server has answered the request for its own stream.
+    listening: watch::Sender<bool>,
     /// Holds the one task that closes.
     pub(super) jobs: TaskTracker,
     driver: AtomicWaker,
@@ -106,6 +108,7 @@ impl Link {
             headers,
             posts: watch::Sender::new(0),
             report: watch::Sender::new(None),
+            listening: watch::Sender::new(false),
             jobs: TaskTracker::new(),
             driver: AtomicWaker::new(),
             state: Mutex::default(),
@@ -149,16 +152,32 @@ impl Link {
         true
     }
 
-    /// Opens the server's own stream, if the agreed version has one and it is not open yet.
-    pub(super) fn listen(&self) {
+    /// Has the receiving half open the server's own stream, if the agreed version has one and it was not
+    /// asked for yet, and waits for the server's answer to that, at most `listen_limit`.
+    ///
+    /// Whatever is asked next comes after it, so that no change is missed in between.
+    pub(super) async fn listen(&self) {
+        if self.wants_to_listen() {
+            self.driver.wake();
+            let mut listening = self.listening.subscribe();
+            // Late or not: the stream is heard once it is open.
+            let _ = timeout(self.limits.listen_limit, listening.wait_for(|is_answered| *is_answered)).await;
+        }
+    }
+
+    /// Notes that the server has answered the request for its own stream, or that none will come.
+    pub(super) fn end_listen(&self) {
+        self.listening.send_replace(true);
+    }
+
+    fn wants_to_listen(&self) -> bool {
         let mut state = self.state();
         let has_one = state.profile.is_some_and(HttpProfile::has_sessions);
         if !has_one || state.closed.is_some() || std::mem::replace(&mut state.is_listening, true) {
-            return;
+            return false;
         }
         state.streams.push(NewStream::Listening);
-        drop(state);
-        self.driver.wake();
+        true
     }
 
     /// Queues a message that nobody waits for.

@@ -126,6 +126,9 @@ impl EventStream {
     }
 
     fn on_opened(&mut self, opened: Opened) -> Option<Inbound> {
+        if self.answers.is_none() {
+            self.link.end_listen();
+        }
         match opened {
             Ok(body) => {
                 self.parser = self.parser.resumed();
