@@ -12,9 +12,6 @@ use crate::sniff::sniff_id;
 /// A text shorter than this cannot nest deeper than [`MAX_DEPTH`]: each level takes two bytes.
 const SHALLOW_LENGTH: usize = 2 * (MAX_DEPTH + 1);
 
-/// Texts up to this many bytes are gone through byte by byte.
-const SHORT_TEXT: usize = 16;
-
 /// One JSON-RPC message, its payloads still undecoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
@@ -194,19 +191,13 @@ fn nests_too_deep(text: &[u8]) -> bool {
 
 /// What follows the closing quote of the text that `rest` begins within; nothing if it is not closed.
 fn behind_text(mut rest: &[u8]) -> &[u8] {
-    loop {
-        // Most texts are short, and a search is dear to begin; long ones are not gone through by bytes.
-        let short = rest.iter().take(SHORT_TEXT).position(|byte| matches!(byte, b'"' | b'\\'));
-        let found = short.or_else(|| {
-            let from = SHORT_TEXT.min(rest.len());
-            memchr2(b'"', b'\\', rest.get(from..)?).map(|found| from + found)
-        });
-        let Some(found) = found else { return &[] };
+    while let Some(found) = memchr2(b'"', b'\\', rest) {
         if rest.get(found) == Some(&b'"') {
             return rest.get(found + 1..).unwrap_or_default();
         }
         rest = rest.get(found + 2..).unwrap_or_default();
     }
+    &[]
 }
 
 impl EnvelopeFault {

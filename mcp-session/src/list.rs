@@ -109,10 +109,13 @@ pub(crate) async fn fetch<R: Paginated>(
             }
             Err(error) => return Err(error),
         };
-        let page_digest = digest(result.as_bytes());
-        let result = result.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))?;
-        let (entries, next) = R::split(result);
-        if seen.brings_nothing_new(cursor.as_deref(), page_digest, entries.is_empty()) {
+        let decoded = result.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))?;
+        let (entries, next) = R::split(decoded);
+        // A list of one page has nothing to be compared with.
+        let is_whole = cursor.is_none() && next.is_none();
+        if !is_whole
+            && seen.brings_nothing_new(cursor.as_deref(), digest(result.as_bytes()), entries.is_empty())
+        {
             break;
         }
         items.extend(entries);
