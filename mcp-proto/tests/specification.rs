@@ -11,6 +11,8 @@
     reason = "test code; a skipped test must be seen"
 )]
 
+mod schema;
+
 use std::path::{Path, PathBuf};
 
 use mcp_proto::{
@@ -19,10 +21,11 @@ use mcp_proto::{
     GetPromptResult, InputRequest, InputRequired, ListPrompts, ListPromptsResult, ListResourceTemplates,
     ListResourceTemplatesResult, ListResources, ListResourcesResult, ListRootsResult, ListTools,
     ListToolsResult, LogMessage, Message, ModelPreferences, Notification, Payload, Progress,
-    PromptListChanged, RawJson, ReadResource, ReadResourceResult, Request, Resource, ResourceContents,
-    ResourceListChanged, ResultType, Root, SamplingMessage, ServerCapabilities, ServerRequest, Tool,
-    ToolListChanged, parse_frame, probe::ProbeOutcome,
+    PromptListChanged, ProtocolVersion, RawJson, ReadResource, ReadResourceResult, Request, Resource,
+    ResourceContents, ResourceListChanged, ResultType, Root, SamplingMessage, ServerCapabilities,
+    ServerRequest, Tool, ToolListChanged, parse_frame, probe::ProbeOutcome,
 };
+use schema::Schema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -42,11 +45,11 @@ const FOREIGN: &[&str] = &[
 
 #[test]
 fn every_official_example_of_our_messages_is_read_and_written_again() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/spec/2026-07-28/examples");
-    if !folder.is_dir() {
+    let folder = schema::official_folder().join("2026-07-28/examples");
+    let Some(schema) = Schema::official(ProtocolVersion::V2026_07_28).filter(|_| folder.is_dir()) else {
         eprintln!("SKIPPED: no official examples at {}", folder.display());
         return;
-    }
+    };
     let mut read = 0;
     for kind in entries(&folder) {
         let name = kind.file_name().unwrap().to_str().unwrap();
@@ -54,8 +57,10 @@ fn every_official_example_of_our_messages_is_read_and_written_again() {
             continue;
         }
         for file in entries(&kind) {
-            Example { name: file.display().to_string(), text: std::fs::read_to_string(&file).unwrap() }
-                .check(name);
+            let text = std::fs::read_to_string(&file).unwrap();
+            // What is written is compared with what was read: if one is valid, so is the other.
+            schema.assert_valid(name, &serde_json::from_str(&text).unwrap());
+            Example { name: file.display().to_string(), text }.check(name);
             read += 1;
         }
     }
