@@ -26,6 +26,7 @@ pub mod negotiation;
 mod notifications;
 mod open_enum;
 mod other_members;
+mod param_headers;
 mod payload;
 mod peer;
 mod ping;
@@ -43,6 +44,7 @@ mod secret;
 mod server_request;
 mod sniff;
 mod tasks;
+mod tool_sieve;
 mod tools;
 mod version;
 
@@ -51,7 +53,6 @@ pub use encode::{MetaMembers, encode_error, encode_notification, encode_request,
 pub use entries::Entries;
 pub use envelope::{EnvelopeError, EnvelopeFault, Frame, Message, Outcome, parse_frame};
 pub use error::{ErrorObject, code};
-pub use header_value::encode_header_value;
 pub use id::RequestId;
 pub use meta::meta_key;
 pub use method::Method;
@@ -106,6 +107,11 @@ pub use sampling::{
 };
 pub use server_request::ServerRequest;
 pub use tasks::TaskRequest;
+
+// What a request mirrors into HTTP headers.
+pub use header_value::encode_header_value;
+pub use param_headers::{InvalidAnnotation, MirrorError, ParamHeaders};
+pub use tool_sieve::{RejectedTool, SievedTools};
 
 // Notifications.
 pub use notifications::{
