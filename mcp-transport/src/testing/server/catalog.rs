@@ -68,7 +68,8 @@ impl ServerScript {
             "delay_ms": {"type": "integer"}, "progress": {"type": "integer"},
         }});
         let standard = self.tools.iter().map(|(name, behaviour)| {
-            json!({"name": name, "description": describe(*behaviour), "inputSchema": arguments})
+            let schema = self.input_schemas.get(name).unwrap_or(&arguments);
+            json!({"name": name, "description": describe(*behaviour), "inputSchema": schema})
         });
         standard.chain((0..self.extra_tools).map(extra_tool)).collect()
     }

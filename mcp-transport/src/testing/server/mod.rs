@@ -5,7 +5,10 @@ mod log;
 mod state;
 mod tools;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use serde_json::Value;
 
 pub use log::{Execution, ServerLog};
 pub use state::Server;
@@ -22,6 +25,8 @@ pub struct ServerScript {
     era: ServerEra,
     name: String,
     tools: Vec<(String, ToolBehaviour)>,
+    /// By tool, where it is not the one that all have.
+    input_schemas: BTreeMap<String, Value>,
     extra_tools: usize,
     resources: usize,
     prompts: usize,
@@ -78,6 +83,7 @@ impl ServerScript {
             era,
             name: "fixture".to_owned(),
             tools: standard.into_iter().map(|(name, tool)| (name.to_owned(), tool)).collect(),
+            input_schemas: BTreeMap::new(),
             extra_tools: 0,
             resources: 3,
             prompts: 2,
@@ -120,6 +126,13 @@ impl ServerScript {
         let name = name.into();
         self.tools.retain(|(known, _)| *known != name);
         self.tools.push((name, behaviour));
+        self
+    }
+
+    /// Lists a tool with this input schema instead of the one that all have.
+    #[must_use]
+    pub fn with_input_schema(mut self, tool: impl Into<String>, schema: Value) -> Self {
+        self.input_schemas.insert(tool.into(), schema);
         self
     }
 
