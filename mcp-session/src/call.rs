@@ -125,8 +125,11 @@ impl RawCall {
         let State::InFlight(call) = &mut self.state else { return Poll::Pending };
         let Ended { result, permit } = ready!(call.poll(&self.handle, self.id, cx));
         self.state = State::Done;
-        let result = match self.handle.shared.agreed.get() {
-            Some(agreed) => result.and_then(|result| agreed.complete(&self.method, result)),
+        let shared = &self.handle.shared;
+        let result = match shared.agreed.get() {
+            Some(agreed) => {
+                result.and_then(|result| agreed.complete(shared.transport.streams(), &self.method, result))
+            }
             None => result,
         };
         Poll::Ready(result.map(|result| (result, permit)))

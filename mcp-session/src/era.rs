@@ -9,6 +9,7 @@ use mcp_transport::{MirroredHeader, Outbound, Streams};
 use serde::Deserialize;
 
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
+use crate::tool_headers::ToolHeaders;
 
 /// What the handshake has settled: who the peer is, and which of the two vocabularies is spoken.
 ///
@@ -20,19 +21,25 @@ pub(crate) struct Agreed {
     peer: PeerInfo,
     /// Members that every request carries in `_meta`; none in the legacy era.
     meta: MetaMembers,
+    /// What the tools want mirrored; known only where requests have headers.
+    tools: ToolHeaders,
 }
 
 impl Agreed {
     pub(crate) fn legacy(peer: PeerInfo) -> Self {
-        Self { peer, meta: MetaMembers::new() }
+        Self { peer, meta: MetaMembers::new(), tools: ToolHeaders::default() }
     }
 
     pub(crate) fn modern(peer: PeerInfo, meta: MetaMembers) -> Self {
-        Self { peer, meta }
+        Self { peer, meta, tools: ToolHeaders::default() }
     }
 
     pub(crate) fn peer(&self) -> &PeerInfo {
         &self.peer
+    }
+
+    pub(crate) fn tools(&self) -> &ToolHeaders {
+        &self.tools
     }
 
     /// Refuses a request that this server cannot understand or has not offered to serve.
@@ -67,20 +74,24 @@ impl Agreed {
         Ok(Cow::Owned(meta))
     }
 
-    /// The headers that mirror a request, where the era and the transport have such: its method, and
-    /// what it names.
+    /// The headers that mirror a request, where the era and the transport have such: its method, what
+    /// it names, and the arguments that the tool wants to have mirrored.
     pub(crate) fn mirrored(
         &self,
         streams: Streams,
         method: &Method,
         name: Option<&str>,
-    ) -> Vec<MirroredHeader> {
+        frame: &Bytes,
+    ) -> Result<Vec<MirroredHeader>, CallError> {
         if !self.mirrors(streams) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let mut headers = vec![mirror("Mcp-Method", method.as_str())];
         headers.extend(name.map(|name| mirror("Mcp-Name", &encode_header_value(name))));
-        headers
+        if let (Some(name), true) = (name, *method == Method::TOOLS_CALL) {
+            headers.extend(self.tools.mirrored(name, frame)?);
+        }
+        Ok(headers)
     }
 
     /// What `Mcp-Name` mirrors of parameters that are not typed.
@@ -107,12 +118,20 @@ impl Agreed {
         self.peer.era == Era::Modern && streams == Streams::PerRequest
     }
 
-    /// Lets a final result through.
-    pub(crate) fn complete(&self, method: &Method, result: Payload) -> Result<Payload, CallError> {
+    /// Lets a final result through; a list of tools without those that cannot be called over HTTP.
+    pub(crate) fn complete(
+        &self,
+        streams: Streams,
+        method: &Method,
+        result: Payload,
+    ) -> Result<Payload, CallError> {
         if self.peer.era == Era::Legacy {
             return Ok(result);
         }
         match ResultType::of(&result) {
+            Ok(ResultType::Complete) if *method == Method::TOOLS_LIST && self.mirrors(streams) => {
+                Ok(self.tools.learn(result, &self.peer.server.name))
+            }
             Ok(ResultType::Complete) => Ok(result),
             Ok(ResultType::InputRequired) => {
                 Err(CallError::Unsupported { method: method.clone(), why: UnsupportedWhy::InputRequired })

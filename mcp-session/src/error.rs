@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use mcp_proto::negotiation::VersionError;
 use mcp_proto::probe::ProbeFailure;
-use mcp_proto::{DecodeError, EnvelopeFault, ErrorObject, Method};
+use mcp_proto::{DecodeError, EnvelopeFault, ErrorObject, InvalidAnnotation, Method, MirrorError};
 use mcp_transport::{BrokenWhy, Closed, Dispatch, Rejection};
 
 /// A call ended without a value.
@@ -25,6 +25,10 @@ pub enum CallError {
         /// `NotSent` if the request was too large, `MayHaveLeft` if the answer was.
         dispatch: Dispatch,
     },
+    /// The tool asks for headers that cannot be written; nothing was sent. Only in the modern era over
+    /// HTTP.
+    #[error("{0}")]
+    Header(HeaderFault),
     /// The server refused the request on the level of HTTP. The session stays usable.
     #[error("the server refused the request: {0}")]
     Http(Box<Rejection>),
@@ -118,6 +122,19 @@ pub enum CallOutcome {
     Unknown,
 }
 
+/// Why the headers that a tool asks for cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderFault {
+    /// The arguments do not fit the headers. The caller is at fault.
+    #[error("the arguments cannot be mirrored into headers: {0}")]
+    Arguments(#[from] MirrorError),
+    /// The definition of the tool breaks the rules; see
+    /// [`Session::rejected_tools`](crate::Session::rejected_tools). The server is at fault.
+    #[error("the tool cannot be called over HTTP: {0}")]
+    Tool(#[from] InvalidAnnotation),
+}
+
 /// What makes an answer invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -180,7 +197,9 @@ impl CallError {
     #[must_use]
     pub fn outcome(&self) -> CallOutcome {
         match self {
-            Self::Encode(_) | Self::Overloaded | Self::QueueTimeout { .. } => CallOutcome::NotSent,
+            Self::Encode(_) | Self::Header(_) | Self::Overloaded | Self::QueueTimeout { .. } => {
+                CallOutcome::NotSent
+            }
             Self::Peer(_) => CallOutcome::Rejected,
             // A server that fails may have begun.
             Self::Http(rejection) if rejection.status >= 500 => CallOutcome::Unknown,
@@ -293,7 +312,8 @@ impl From<CallError> for HandshakeError {
             CallError::Lost => Self::Protocol(ProtocolFault::Broken(BrokenWhy::Cut)),
             CallError::Protocol(fault) => Self::Protocol(fault),
             CallError::SessionGone { closed, .. } => Self::Closed(closed),
-            CallError::Overloaded
+            CallError::Header(_)
+            | CallError::Overloaded
             | CallError::QueueTimeout { .. }
             | CallError::Timeout { .. }
             | CallError::Unsupported { .. } => Self::Timeout,

@@ -16,6 +16,7 @@ mod progress;
 mod session;
 mod shared;
 mod slot;
+mod tool_headers;
 
 // Opening a connection.
 pub use driver::Driver;
@@ -34,4 +35,6 @@ pub use session::Session;
 pub use gate::{Gate, GateError, LiveSession};
 
 // What can go wrong.
-pub use error::{CallError, CallOutcome, HandshakeError, MetaError, ProtocolFault, UnsupportedWhy};
+pub use error::{
+    CallError, CallOutcome, HandshakeError, HeaderFault, MetaError, ProtocolFault, UnsupportedWhy,
+};

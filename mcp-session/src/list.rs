@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use mcp_proto::Paginated;
+use mcp_proto::{Method, Paginated};
 
 use crate::call::Pass;
 use crate::error::{CallError, ProtocolFault};
@@ -86,6 +86,7 @@ pub(crate) async fn fetch<R: Paginated>(
     let mut items = Vec::new();
     let mut cursor = None;
     let mut seen = SeenPages::default();
+    let listing = (R::METHOD == Method::TOOLS_LIST).then(|| session.tool_headers().begin_listing());
     for page in 0.. {
         if page == limits.max_pages {
             return Ok(Listed { items, truncated: Some(Truncated::Pages) });
@@ -127,6 +128,9 @@ pub(crate) async fn fetch<R: Paginated>(
         if cursor.is_none() {
             break;
         }
+    }
+    if let Some(listing) = listing {
+        session.tool_headers().end_listing(listing);
     }
     Ok(Listed { items, truncated: None })
 }

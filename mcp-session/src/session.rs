@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::{
-    Discover, Era, Method, Paginated, Payload, PeerInfo, Ping, Request, RequestId, encode_request,
+    Discover, Era, Method, Paginated, Payload, PeerInfo, Ping, RejectedTool, Request, RequestId,
+    encode_request,
 };
 use mcp_transport::{CloseReason, CloseReport, Closed};
 use serde::Serialize;
@@ -20,6 +21,7 @@ use crate::options::CallOptions;
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
 use crate::shared::{Farewell, Shared};
+use crate::tool_headers::ToolHeaders;
 
 /// One connection to one server, open and agreed on: a cheap handle, shared by cloning.
 ///
@@ -222,6 +224,24 @@ impl Session {
         self.handle.shared.counts.read()
     }
 
+    /// The tools that are left out of `tools/list` and cannot be called, because their definitions ask
+    /// for headers in a way that breaks the rules; as far as the lists read so far tell, at most 1000.
+    ///
+    /// Always empty in the legacy era and where requests have no headers.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic/transports/streamable-http: custom headers from tool parameters.
+    #[must_use]
+    pub fn rejected_tools(&self) -> Vec<RejectedTool> {
+        self.agreed.tools().rejected()
+    }
+
+    /// The headers of the tools, for whoever reads their list.
+    pub(crate) fn tool_headers(&self) -> &ToolHeaders {
+        self.agreed.tools()
+    }
+
     /// Refuses calls that come through a gate from now on.
     pub(crate) fn retract(&self) {
         self.handle.shared.table().retract();
@@ -285,7 +305,8 @@ impl Session {
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
         let progress = options.progress.map(ProgressLane::new);
-        let mirrored = self.agreed.mirrored(self.handle.shared.transport.streams(), method, name);
+        let streams = self.handle.shared.transport.streams();
+        let mirrored = self.agreed.mirrored(streams, method, name, &frame)?;
         Ok(Start { frame, mirrored, started, patience, pass, progress })
     }
 }

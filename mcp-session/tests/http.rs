@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::probe::ProbeFailure;
-use mcp_proto::{CallTool, Era, ListTools, ReadResource};
+use mcp_proto::{CallTool, Era, InvalidAnnotation, ListTools, Method, Payload, RawJson, ReadResource};
 use mcp_session::{
-    CallError, CallOptions, CallOutcome, EraPolicy, HandshakeError, ProtocolFault, Session, SessionOptions,
-    open,
+    CallError, CallOptions, CallOutcome, EraPolicy, HandshakeError, HeaderFault, ListLimits, ProtocolFault,
+    Session, SessionOptions, open,
 };
 use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::testing::checks::isolated;
@@ -539,6 +539,130 @@ fn f122_a_ping_on_the_stream_of_a_call_is_answered_by_a_post() {
             opened.connection.end().await;
         });
         called.unwrap();
+        opened.close().await;
+    });
+}
+
+/// A tool with one parameter `p`, whose header is `name`.
+fn tool(tool: &str, kind: &str, name: &str) -> Value {
+    json!({"name": tool, "inputSchema": {"type": "object", "properties": {
+        "p": {"type": kind, "x-mcp-header": name},
+    }}})
+}
+
+/// Answers the next request, which must be for `tools/list`.
+async fn serve_tools(connection: &mut NetConnection, tools: &[Value]) {
+    let request = connection.request().await;
+    assert_eq!(request.json()["method"], "tools/list");
+    let page = json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+    connection.json("200 OK", "", &result(&request, &page)).await;
+}
+
+fn with_p(tool: &str, p: &str) -> CallTool {
+    CallTool::new(tool).with_arguments(RawJson::from_text(format!(r#"{{"p":{p}}}"#)).unwrap())
+}
+
+#[test]
+fn m83_arguments_are_mirrored_as_the_newest_list_asks_for() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        let lists = [
+            (Vec::new(), None),
+            (vec![tool("t", "string", "One")], Some("mcp-param-one")),
+            (vec![tool("t", "integer", "Two")], Some("mcp-param-two")),
+            (vec![json!({"name": "t", "inputSchema": {}})], None),
+        ];
+        for (tools, header) in lists {
+            let list = opened.session.list::<ListTools>(CallOptions::default(), ListLimits::default());
+            let (listed, ()) = tokio::join!(list, serve_tools(&mut opened.connection, &tools));
+            assert_eq!(listed.unwrap().items.len(), tools.len());
+            let raw = Payload::encode(&json!({"name": "t", "arguments": {"p": " 世"}})).unwrap();
+            let raw = opened.session.call_raw(Method::TOOLS_CALL, raw, CallOptions::default());
+            let serve = async |connection: &mut NetConnection, expected: &str| {
+                let request = connection.request().await;
+                let of_tool = |(name, value): &(String, String)| {
+                    name.starts_with("mcp-param-").then(|| (name.clone(), value.clone()))
+                };
+                let sent: Vec<_> = request.headers.iter().filter_map(of_tool).collect();
+                let expected = header.map(|name| (name.to_owned(), expected.to_owned()));
+                assert_eq!(sent, Vec::from_iter(expected));
+                connection.json("200 OK", "", &result(&request, &said("x"))).await;
+            };
+            let typed = opened.session.call(with_p("t", "-42"), CallOptions::default());
+            let (called, ()) = tokio::join!(typed, serve(&mut opened.connection, "-42"));
+            called.unwrap();
+            let (called, ()) = tokio::join!(raw, serve(&mut opened.connection, "=?base64?IOS4lg==?="));
+            called.unwrap();
+        }
+        opened.close().await;
+    });
+}
+
+#[test]
+fn m84_tools_with_invalid_annotations_are_left_out_and_never_called() {
+    isolated(async |test| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        let tools = [tool("valid", "string", "P"), tool("broken", "string", "a b"), json!({"name": "plain"})];
+        let list = opened.session.call(ListTools::new(), CallOptions::default());
+        let (listed, ()) = tokio::join!(list, serve_tools(&mut opened.connection, &tools));
+        let names: Vec<String> = listed.unwrap().tools.into_iter().map(|tool| tool.name).collect();
+        assert_eq!(names, ["valid", "plain"]);
+        let rejected = opened.session.rejected_tools();
+        assert_eq!(rejected.len(), 1);
+        assert_eq!(
+            (rejected[0].name.as_str(), &rejected[0].why),
+            ("broken", &InvalidAnnotation::Token("a b".into()))
+        );
+
+        let refused = opened.session.call(with_p("broken", "1"), CallOptions::default()).await.unwrap_err();
+        assert!(matches!(refused, CallError::Header(HeaderFault::Tool(_))), "{refused:?}");
+        assert_eq!((refused.outcome(), refused.is_retryable()), (CallOutcome::NotSent, false));
+        test.expect_log(tracing::Level::WARN, "a tool is left out");
+        opened.close().await;
+    });
+}
+
+#[test]
+fn m85_an_argument_that_no_header_can_carry_is_refused_before_it_is_sent() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        let list = opened.session.call(ListTools::new(), CallOptions::default());
+        let tools = [tool("t", "integer", "N")];
+        let (listed, ()) = tokio::join!(list, serve_tools(&mut opened.connection, &tools));
+        listed.unwrap();
+        let refused = opened.session.call(with_p("t", "9007199254740992"), CallOptions::default());
+        let refused = refused.await.unwrap_err();
+        assert!(matches!(refused, CallError::Header(HeaderFault::Arguments(_))), "{refused:?}");
+        assert_eq!(refused.outcome(), CallOutcome::NotSent);
+        opened.close().await;
+    });
+}
+
+#[test]
+fn m84_legacy_servers_keep_all_their_tools_and_get_no_headers() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = legacy(&server).await;
+        let tools = [tool("valid", "string", "P"), tool("broken", "string", "a b")];
+        let list = opened.session.call(ListTools::new(), CallOptions::default());
+        let (listed, ()) = tokio::join!(list, async {
+            let request = opened.request().await;
+            opened.connection.json("200 OK", "", &result(&request, &json!({"tools": tools}))).await;
+        });
+        assert_eq!(listed.unwrap().tools.len(), 2);
+        for name in ["valid", "broken"] {
+            let (called, ()) =
+                tokio::join!(opened.session.call(with_p(name, "\"v\""), CallOptions::default()), async {
+                    let request = opened.connection.request().await;
+                    assert!(!request.headers.iter().any(|(name, _)| name.starts_with("mcp-param")));
+                    opened.connection.json("200 OK", "", &result(&request, &said("x"))).await;
+                });
+            called.unwrap();
+        }
+        assert!(opened.session.rejected_tools().is_empty());
         opened.close().await;
     });
 }
