@@ -162,7 +162,7 @@ impl Actor {
                 link.session = Some(session);
                 // Made too late, it offers nothing: whatever ended it has been announced already.
                 if !link.is_closing() {
-                    self.server.set_offer(Some(Offer { lists: Arc::new(lists), peer }));
+                    self.server.set_offer(Some(Offer { generation, lists: Arc::new(lists), peer }));
                 }
                 self.feed(Event::Up(generation, era));
             }

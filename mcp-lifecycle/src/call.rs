@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_proto::{Method, Paginated, Request};
+use mcp_proto::{ListTools, Method, Paginated, Request, code};
 use mcp_session::{CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession};
 use mcp_transport::{CloseReason, Dispatch};
 use tokio::time::{Instant, timeout_at};
@@ -128,6 +128,7 @@ impl<'a> Path<'a> {
     {
         let mut attempts = 0;
         let mut gone = None;
+        let mut has_refreshed = false;
         loop {
             let live = match self.enter(gone).await {
                 Ok(live) => live,
@@ -135,6 +136,7 @@ impl<'a> Path<'a> {
             };
             let generation = live.generation();
             attempts += 1;
+            let definitions = self.server.tool_refresh.count();
             match send(live, self.options_for_now()).await {
                 Ok(value) => {
                     self.on_success(generation);
@@ -142,6 +144,12 @@ impl<'a> Path<'a> {
                 }
                 Err(error) => {
                     self.on_error(generation, &error);
+                    if !has_refreshed && self.misses_headers(&error) {
+                        has_refreshed = true;
+                        if self.refresh_tools(definitions).await {
+                            continue;
+                        }
+                    }
                     if !self.may_repeat(&error, attempts) {
                         let is_harmless = error.outcome() == CallOutcome::NotSent || error.is_session_gone();
                         let earlier = self.unknown.take().filter(|_| is_harmless);
@@ -217,6 +225,39 @@ impl<'a> Path<'a> {
             (CallOutcome::NotSent, _) => true,
             (_, Repeat::Never) => false,
             (_, Repeat::Safe) => self.server.account().may_repeat(),
+        }
+    }
+
+    /// Whether the server has refused the call because its headers do not fit the tool: a proxy or the
+    /// server itself knows another definition of it than this side.
+    fn misses_headers(&self, error: &mcp_session::CallError) -> bool {
+        let is_mismatch =
+            matches!(error, mcp_session::CallError::Peer(error) if error.code == code::HEADER_MISMATCH);
+        is_mismatch && self.method == Method::TOOLS_CALL
+    }
+
+    /// Fetches the tools again, unless another call has done so since the definitions numbered `known`;
+    /// answers whether there are newer ones now.
+    async fn refresh_tools(&mut self, known: u64) -> bool {
+        let server = self.server;
+        let Ok(turn) = timeout_at(self.by, server.tool_refresh.turn()).await else { return false };
+        if turn.count() != known {
+            return true;
+        }
+        let Ok(live) = self.enter(None).await else { return false };
+        let (generation, session) = (live.generation(), live.session().clone());
+        let options = CallOptions::default().with_deadline(self.by);
+        match live.list::<ListTools>(options, server.options.lists).await {
+            Ok(tools) => {
+                tracing::info!(server = %server.name, generation, "tools fetched anew: a call had other headers than the server expects");
+                server.update_tools(generation, tools, session.rejected_tools());
+                turn.done();
+                true
+            }
+            Err(error) => {
+                tracing::debug!(server = %server.name, generation, %error, "the tools could not be fetched anew");
+                false
+            }
         }
     }
 

@@ -29,6 +29,7 @@ mod status;
 mod stop_plan;
 mod supervisor;
 mod timer;
+mod tool_refresh;
 
 // Owning servers.
 pub use options::{KillHook, ServerOptions, ServerSpec, Startup, SupervisorOptions};

@@ -1,21 +1,23 @@
 use mcp_proto::{
-    ListPrompts, ListResourceTemplates, ListResources, ListTools, Paginated, Prompt, Request, Resource,
-    ResourceTemplate, Tool, code,
+    ListPrompts, ListResourceTemplates, ListResources, ListTools, Paginated, Prompt, RejectedTool, Request,
+    Resource, ResourceTemplate, Tool, code,
 };
 use mcp_session::{CallError, CallOptions, ListLimits, Listed, Session};
 use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// What a server offers, as it said when it became ready.
+/// What a server offers, as it said when it became ready; of its tools, as it said last.
 ///
 /// A list that the server does not declare is empty. One that was too long, or too slow after its
 /// first page, says so in its `truncated`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Lists {
     /// Its tools.
     pub tools: Listed<Tool>,
+    /// Tools that are left out of [`tools`](Self::tools), see [`Session::rejected_tools`].
+    pub rejected_tools: Vec<RejectedTool>,
     /// Its resources.
     pub resources: Listed<Resource>,
     /// Its resource templates.
@@ -33,6 +35,7 @@ impl Lists {
         let fetch = Fetch { session, limits, by };
         Ok(Self {
             tools: fetch.list::<ListTools>(tools).await?,
+            rejected_tools: session.rejected_tools(),
             resources: fetch.list::<ListResources>(resources).await?,
             templates: fetch.list::<ListResourceTemplates>(resources).await?,
             prompts: fetch.list::<ListPrompts>(prompts).await?,

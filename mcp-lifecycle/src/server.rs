@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::PeerInfo;
-use mcp_session::{CallOutcome, Gate};
+use mcp_proto::{PeerInfo, RejectedTool, Tool};
+use mcp_session::{CallOutcome, Gate, Listed};
 use mcp_transport::Ending;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -20,6 +20,7 @@ use crate::report::ServerReport;
 use crate::runtime::Runtime;
 use crate::state::{DormantReason, State};
 use crate::status::ServerStatus;
+use crate::tool_refresh::ToolRefresh;
 
 /// What a server's owner, its connection and its callers have in common. It owns nothing that lives:
 /// the [`Actor`](crate::actor::Actor) does.
@@ -37,6 +38,7 @@ pub(crate) struct Server {
     pub(crate) handled: watch::Sender<u64>,
     /// How it came to its end.
     pub(crate) ended: Latch<ServerReport>,
+    pub(crate) tool_refresh: ToolRefresh,
     account: Mutex<Account>,
     offer: Mutex<Option<Offer>>,
     /// Until when its owner may take to stop it, once it has begun to.
@@ -49,6 +51,8 @@ pub(crate) struct Server {
 /// What a server has said about itself when it became ready.
 #[derive(Debug, Clone)]
 pub(crate) struct Offer {
+    /// The connection that told it.
+    pub(crate) generation: u64,
     pub(crate) lists: Arc<Lists>,
     pub(crate) peer: Arc<PeerInfo>,
 }
@@ -85,6 +89,7 @@ impl Server {
             status: watch::Sender::new(Arc::new(status)),
             handled: watch::Sender::new(0),
             ended: Latch::new(),
+            tool_refresh: ToolRefresh::default(),
             account: Mutex::new(account),
             offer: Mutex::default(),
             end_by: Mutex::default(),
@@ -120,6 +125,21 @@ impl Server {
 
     pub(crate) fn set_offer(&self, offer: Option<Offer>) {
         *self.lock_offer() = offer;
+    }
+
+    /// Replaces the tools that a connection has told of, if it is still the one that everything else
+    /// comes from.
+    pub(crate) fn update_tools(
+        &self,
+        generation: u64,
+        tools: Listed<Tool>,
+        rejected_tools: Vec<RejectedTool>,
+    ) {
+        let mut offer = self.lock_offer();
+        if let Some(offer) = offer.as_mut().filter(|offer| offer.generation == generation) {
+            let lists = Lists::clone(&offer.lists);
+            offer.lists = Arc::new(Lists { tools, rejected_tools, ..lists });
+        }
     }
 
     pub(crate) fn end_by(&self) -> Option<Instant> {

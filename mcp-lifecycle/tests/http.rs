@@ -13,10 +13,13 @@ use std::time::Duration;
 
 use mcp_lifecycle::{ServerHandle, ServerOptions, ServerSpec, State, Supervisor, SupervisorOptions};
 use mcp_proto::{CallTool, ListTools, RawJson};
-use mcp_session::{CallOptions, ListLimits};
+use mcp_session::{CallError, CallOptions, CallOutcome, ListLimits};
 use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::testing::checks::isolated;
-use mcp_transport::testing::{HttpAnswers, HttpHost, NetServer, ServerScript, ToolBehaviour};
+use mcp_transport::testing::{
+    HttpAnswers, HttpHost, NetConnection, NetRequest, NetServer, ServerScript, ToolBehaviour,
+};
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -131,5 +134,167 @@ fn a_server_that_asks_for_credentials_waits_for_them_and_a_failing_one_is_tried_
         }
         test.expect_log(tracing::Level::WARN, "401");
         test.expect_log(tracing::Level::WARN, "503");
+    });
+}
+
+async fn answer(connection: &mut NetConnection, request: &NetRequest, result: &Value) {
+    let answer = json!({"jsonrpc": "2.0", "id": request.json()["id"], "result": result});
+    connection.json("200 OK", "", &answer).await;
+}
+
+/// Plays a modern server that has one tool, which wants its parameter in the header `wanted`; its list
+/// tells of each of `told` in turn. Returns every method that it was asked, until `enough` calls.
+async fn serve_a_changing_tool(
+    server: &NetServer,
+    told: &[&str],
+    wanted: &str,
+    enough: usize,
+) -> (Vec<String>, usize) {
+    let mut connection = server.accept().await;
+    let (mut told, mut name) = (told.iter(), "");
+    let (mut asked, mut runs, mut calls) = (Vec::new(), 0, 0);
+    while calls < enough {
+        let request = connection.request().await;
+        let method = request.json()["method"].as_str().unwrap().to_owned();
+        match method.as_str() {
+            "server/discover" => {
+                let result = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+                                    "capabilities": {"tools": {}}});
+                answer(&mut connection, &request, &result).await;
+            }
+            "tools/list" => {
+                name = told.next().unwrap_or(&name);
+                let property = json!({"type": "string", "x-mcp-header": name});
+                let tool = json!({"name": "t", "inputSchema": {"properties": {"p": property}}});
+                answer(&mut connection, &request, &json!({"resultType": "complete", "tools": [tool]})).await;
+            }
+            _ => {
+                calls += 1;
+                if request.header(&format!("mcp-param-{wanted}")) == Some("v") {
+                    runs += 1;
+                    answer(&mut connection, &request, &json!({"content": []})).await;
+                } else {
+                    let error = json!({"code": -32020, "message": "header mismatch"});
+                    let error = json!({"jsonrpc": "2.0", "id": request.json()["id"], "error": error});
+                    connection.json("400 Bad Request", "", &error).await;
+                }
+            }
+        }
+        asked.push(method);
+    }
+    (asked, runs)
+}
+
+fn call_t() -> CallTool {
+    CallTool::new("t").with_arguments(RawJson::from_text(r#"{"p":"v"}"#).unwrap())
+}
+
+#[test]
+fn m86_a_call_with_stale_headers_is_repeated_once_after_the_tools_are_fetched_anew() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url());
+        let call = async {
+            server.settled(soon()).await;
+            server.call(call_t(), CallOptions::default()).await
+        };
+        let (called, (asked, runs)) =
+            tokio::join!(call, serve_a_changing_tool(&host, &["old", "new"], "new", 2));
+        called.unwrap();
+        assert_eq!(asked, ["server/discover", "tools/list", "tools/call", "tools/list", "tools/call"]);
+        assert_eq!(runs, 1);
+        let tools = server.lists().unwrap().tools.clone();
+        assert!(tools.items[0].input_schema.get().contains("new"), "whoever asks sees the new definition");
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn m86_a_call_whose_headers_stay_wrong_is_repeated_no_second_time() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url());
+        let call = async {
+            server.settled(soon()).await;
+            server.call(call_t(), CallOptions::default()).await
+        };
+        let serve = serve_a_changing_tool(&host, &["old"], "new", 3);
+        let called = tokio::select! {
+            called = call => called,
+            served = serve => panic!("a third call has come: {served:?}"),
+        };
+        let mcp_lifecycle::CallError::Session { error, .. } = called.unwrap_err() else { panic!() };
+        assert!(matches!(&error, CallError::Peer(error) if error.code == -32020), "{error:?}");
+        assert_eq!(error.outcome(), CallOutcome::Rejected);
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn m86_calls_that_are_refused_together_fetch_the_tools_once() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url());
+        let calls = async {
+            server.settled(soon()).await;
+            let call = || server.call(call_t(), CallOptions::default());
+            tokio::join!(call(), call())
+        };
+        let serve = async {
+            let mut first = host.accept().await;
+            for result in [
+                json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}),
+                json!({"resultType": "complete", "tools": []}),
+            ] {
+                let request = first.request().await;
+                answer(&mut first, &request, &result).await;
+            }
+            let ((mut second, _), _) = tokio::join!(host.exchange(), first.request());
+            let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32020, "message": "header"}});
+            first.json("400 Bad Request", "", &error).await;
+            second.json("400 Bad Request", "", &error).await;
+            let mut asked = Vec::new();
+            while asked.len() < 3 {
+                let (connection, request) = tokio::select! {
+                    request = first.request() => (&mut first, request),
+                    request = second.request() => (&mut second, request),
+                };
+                let method = request.json()["method"].as_str().unwrap().to_owned();
+                let result = match method.as_str() {
+                    "tools/list" => json!({"resultType": "complete", "tools": []}),
+                    _ => json!({"content": []}),
+                };
+                answer(connection, &request, &result).await;
+                asked.push(method);
+            }
+            asked
+        };
+        let ((one, two), asked) = tokio::join!(calls, serve);
+        one.unwrap();
+        two.unwrap();
+        assert_eq!(asked, ["tools/list", "tools/call", "tools/call"]);
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn m84_a_tool_with_an_invalid_annotation_is_not_offered_and_its_reason_is_told() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url());
+        let settled = async {
+            server.settled(soon()).await;
+            server.lists().unwrap()
+        };
+        let serve = serve_a_changing_tool(&host, &["no token"], "", 1);
+        let lists = tokio::select! {
+            lists = settled => lists,
+            served = serve => panic!("no call was made: {served:?}"),
+        };
+        assert!(lists.tools.items.is_empty());
+        assert_eq!(lists.rejected_tools[0].name, "t");
+        assert!(lists.rejected_tools[0].why.to_string().contains("no token"));
+        test.expect_log(tracing::Level::WARN, "a tool is left out");
+        supervisor.shutdown().await;
     });
 }
