@@ -22,4 +22,4 @@ pub use config::{
 // Using.
 pub use handlers::Handlers;
 pub use outcome::{Failure, FailureKind, OutcomeClass};
-pub use registry::{RegisteredTool, ToolRegistry};
+pub use registry::{ExcludedTool, RegisteredTool, ToolRegistry};

@@ -73,6 +73,7 @@ impl Offer {
         let contributions = sources.iter().map(|(server, lists)| Contribution {
             server,
             tools: &lists.tools.items,
+            rejected: &lists.rejected_tools,
             filter: self.filters.get(server).unwrap_or(&everything),
         });
         let registry = ToolRegistry::collect(contributions);

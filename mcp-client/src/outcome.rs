@@ -2,7 +2,7 @@
 
 use mcp_lifecycle::CallError;
 use mcp_proto::{Redactor, escape};
-use mcp_session::{CallError as SessionError, CallOutcome};
+use mcp_session::{CallError as SessionError, CallOutcome, HeaderFault};
 use serde::Serialize;
 
 /// Longest text of a failure, in bytes.
@@ -165,7 +165,8 @@ impl FailureKind {
 
     fn of_session(error: &SessionError) -> Self {
         match error {
-            SessionError::Encode(_) => Self::Arguments,
+            SessionError::Encode(_) | SessionError::Header(HeaderFault::Arguments(_)) => Self::Arguments,
+            SessionError::Header(_) => Self::Unsupported,
             SessionError::Overloaded => Self::Overloaded,
             SessionError::Peer(_) => Self::Rejected,
             SessionError::QueueTimeout { .. } | SessionError::Timeout { .. } => Self::Timeout,

@@ -630,6 +630,21 @@ fn a_url_takes_the_place_of_a_server() {
 }
 
 #[test]
+fn m84_list_tells_which_tools_are_left_out_and_why() {
+    let schema = json!({"properties": {"message": {"type": "number", "x-mcp-header": "Message"}}});
+    let web = Web::start(ServerScript::modern().with_input_schema("echo", schema));
+    let place = Place::new();
+    let listed = place.run(&["list", &web.url, "--json"]).document();
+    let server = &listed["servers"][0];
+    assert_eq!(server["invalid"][0]["tool"], "echo");
+    assert!(server["invalid"][0]["reason"].as_str().unwrap().contains("message"), "{server}");
+    assert!(!server["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "echo"));
+    let listed = place.run(&["list", &web.url]);
+    assert!(listed.stdout.contains("! echo cannot be called over HTTP: "), "{}", listed.stdout);
+    place.run(&["call", &web.url, "echo", "message=1"]).fails(1, &["cannot be called over HTTP"]);
+}
+
+#[test]
 fn a_configured_url_works_and_a_dead_one_says_so() {
     let web = Web::start(ServerScript::modern());
     let place = Place::new();

@@ -20,7 +20,10 @@ use mcp_client::{Client, ClientBuilder, HttpServer, StdioServer};
 use mcp_lifecycle::ServerOptions;
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::fixture::Fixture;
-use mcp_transport::testing::{HttpAnswers, HttpHost, MemoryConnector, ServerScript, serve_all};
+use mcp_transport::testing::{
+    HttpAnswers, HttpHost, MemoryConnector, ServerScript, ToolBehaviour, serve_all,
+};
+use serde_json::{Value, json};
 use stage::{OPERATIONS, SERVER, is_right, perform};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -58,6 +61,72 @@ fn over_streamable_http_in_both_eras_and_forms() {
             }
             assert!(script.log().violations().is_empty(), "{:?}", script.log().violations());
         }
+    });
+}
+
+/// A script with one tool that asks for a header and one that cannot have the header it asks for.
+fn with_headers(script: ServerScript) -> ServerScript {
+    let schema = |header: &str| json!({"type": "object", "properties": {"message": {"type": "string", "x-mcp-header": header}}});
+    script
+        .with_input_schema("echo", schema("Message"))
+        .with_tool("broken", ToolBehaviour::Echo)
+        .with_input_schema("broken", schema("no token"))
+}
+
+/// Calls both tools of [`with_headers`]; answers with what came of the second and what is not offered.
+async fn the_two_tools(builder: ClientBuilder) -> (Value, Vec<String>) {
+    let client = builder.start(&Handle::current()).unwrap();
+    let server = client.server(SERVER).unwrap();
+    server.settled(Instant::now() + Duration::from_secs(20)).await;
+    let handlers = client.handlers();
+    let called = async |tool: &str| -> Value {
+        let arguments = json!({"server": SERVER, "tool": tool, "arguments": {"message": "ö"}});
+        serde_json::from_str(&handlers.call_tool(&arguments.to_string()).await).unwrap()
+    };
+    assert_eq!(called("echo").await, json!({"result": "ö"}));
+    let answer = called("broken").await;
+    let registry = client.registry();
+    let offered = registry.tools().iter().any(|tool| tool.tool.name == "broken");
+    let excluded: Vec<String> = registry.excluded().iter().map(|tool| tool.tool.clone()).collect();
+    assert_eq!(offered, excluded.is_empty());
+    client.shutdown().await;
+    (answer, excluded)
+}
+
+#[test]
+fn m83_and_m84_headers_of_arguments_exist_over_modern_http_alone() {
+    isolated(async |test| {
+        for (script, is_modern) in [(ServerScript::legacy(), false), (ServerScript::modern(), true)] {
+            let host = HttpHost::bind(with_headers(script), HttpAnswers::Json).await;
+            let builder = Client::builder().http(SERVER, HttpServer::new(host.url()).unwrap()).unwrap();
+            let (answer, excluded) = tokio::select! {
+                found = the_two_tools(builder) => found,
+                () = host.run() => unreachable!("it serves for ever"),
+            };
+            let requests = host.requests();
+            let sent: Vec<_> =
+                requests.iter().filter_map(|request| request.header("mcp-param-message")).collect();
+            if is_modern {
+                assert_eq!(sent, ["=?base64?w7Y=?="]);
+                assert_eq!(excluded, ["broken"]);
+                assert_eq!(answer["outcome"], "not_sent");
+                assert!(answer["error"].as_str().unwrap().contains("no token"), "{answer}");
+            } else {
+                assert!(sent.is_empty() && excluded.is_empty());
+                assert_eq!(answer, json!({"result": "ö"}));
+            }
+        }
+        let connector = MemoryConnector::new();
+        let script = with_headers(ServerScript::modern());
+        let served = serve_all(&connector, |_| script.start());
+        let builder =
+            Client::builder().connector(SERVER, Arc::new(connector.clone()), ServerOptions::default(), []);
+        let (answer, excluded) = tokio::select! {
+            found = the_two_tools(builder) => found,
+            () = served => unreachable!("it serves for ever"),
+        };
+        assert_eq!((answer, excluded), (json!({"result": "ö"}), Vec::new()));
+        test.expect_log(tracing::Level::WARN, "a tool is left out");
     });
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use mcp_client::registry::scan;
 use mcp_client::{ConfigError, ToolFilter};
 use mcp_lifecycle::{Lists, ServerHandle, State};
-use mcp_proto::PeerInfo;
+use mcp_proto::{PeerInfo, RejectedTool};
 use mcp_session::Listed;
 use serde_json::{Value, json};
 
@@ -104,6 +104,7 @@ impl Section {
                 "protocol": peer.version,
                 "suspicious": suspicious(lists),
                 "excluded": excluded(lists, filter),
+                "invalid": invalid(lists),
                 "tools": lists.tools.items,
                 "resources": lists.resources.items,
                 "resourceTemplates": lists.templates.items,
@@ -158,6 +159,12 @@ fn excluded<'a>(lists: &'a Lists, filter: &ToolFilter) -> Vec<&'a str> {
     lists.tools.items.iter().map(|tool| tool.name.as_str()).filter(|name| !filter.allows(name)).collect()
 }
 
+/// Tools that are left out because their definitions break the rules, with what is wrong with them.
+fn invalid(lists: &Lists) -> Vec<Value> {
+    let document = |tool: &RejectedTool| json!({"tool": tool.name, "reason": tool.why.to_string()});
+    lists.rejected_tools.iter().map(document).collect()
+}
+
 fn print_lists(output: &Output, lists: &Lists, filter: &ToolFilter) -> Result<(), Problem> {
     print_list(output, "tools", &lists.tools, |tool| (&tool.name, tool.description.as_deref()))?;
     for suspect in suspicious(lists) {
@@ -168,6 +175,10 @@ fn print_lists(output: &Output, lists: &Lists, filter: &ToolFilter) -> Result<()
     if !excluded.is_empty() {
         let note = format!("    excluded by the configuration: {}", safe(&excluded.join(", ")));
         output.line(output.tone(Tone::Quiet, note))?;
+    }
+    for RejectedTool { name, why, .. } in &lists.rejected_tools {
+        let warning = format!("    ! {} cannot be called over HTTP: {}", safe(name), safe(&why.to_string()));
+        output.line(output.tone(Tone::Bad, warning))?;
     }
     print_list(output, "resources", &lists.resources, |item| (&item.uri, Some(item.name.as_str())))?;
     print_list(output, "templates", &lists.templates, |item| (&item.uri_template, Some(item.name.as_str())))?;
