@@ -7,13 +7,20 @@
     reason = "test code"
 )]
 
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
+use mcp_transport::testing::checks::{marked_by, until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// How many demos run at once: each has up to eight processes.
+/// How many demos run at once: each has up to ten processes.
 const AT_ONCE: usize = 3;
+
+/// How long a killed process may still be seen.
+const DYING: Duration = Duration::from_millis(500);
 
 fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_mcpctl")).arg("demo").args(arguments).output().unwrap()
@@ -46,7 +53,7 @@ fn a_broken_guarantee_turns_exactly_its_line_red() {
     let list = demo(&["--break", "list"]);
     let names = String::from_utf8(list.stdout).unwrap();
     let names: Vec<&str> = names.lines().collect();
-    assert_eq!(names.len(), 9);
+    assert_eq!(names.len(), 11);
     let waiting = Mutex::new(names.into_iter());
     std::thread::scope(|scope| {
         let worker = || {
@@ -68,7 +75,7 @@ fn people_get_one_line_for_each_promise() {
     let output = demo(&[]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert_eq!(text.lines().filter(|line| line.starts_with("ok ")).count(), 9, "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("ok ")).count(), 11, "{text}");
     assert!(text.ends_with("every promise held\n"), "{text}");
     assert!(!text.contains('\u{1b}'), "no colours without a terminal");
 }
@@ -80,6 +87,21 @@ fn a_demo_that_nobody_watches_to_its_end_has_shown_nothing() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_mcpctl"));
     let output = demo.args(["demo", "--break", "park"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(1), &b""[..]));
+}
+
+#[tokio::test]
+async fn an_interrupted_demo_leaves_no_server() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_mcpctl"));
+    let mut demo = demo.arg("demo").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let met: Vec<String> = lines.by_ref().take(2).collect();
+    assert!(met[1].starts_with("ok    together"), "{met:?}");
+    // The broken one may be between two starts, and the stubborn one has a grandchild.
+    let servers = marked_by(demo.id());
+    assert!((8..=9).contains(&servers.len()), "{servers:?}");
+    kill_process(Pid::from_child(&demo), Signal::INT).unwrap();
+    assert_eq!(demo.wait().unwrap().code(), Some(130));
+    until(DYING, "no server is left", || marked_by(demo.id()).is_empty()).await;
 }
 
 #[test]

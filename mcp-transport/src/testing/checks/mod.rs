@@ -26,5 +26,5 @@ pub use baseline::Baseline;
 pub use descriptors::open_descriptors;
 pub use isolated::{Isolated, isolated, isolated_on};
 pub use log::{LogCapture, LogRecord};
-pub use processes::{Process, children, marked, marked_by_this_process, new_mark};
+pub use processes::{Process, children, marked, marked_by, marked_by_this_process, new_mark};
 pub use until::{until, until_some};

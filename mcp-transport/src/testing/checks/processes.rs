@@ -49,7 +49,13 @@ pub fn marked(mark: &str) -> Vec<Process> {
 /// The processes that carry any mark made by this process.
 #[must_use]
 pub fn marked_by_this_process() -> Vec<Process> {
-    let prefix = format!("{}-", std::process::id());
+    marked_by(std::process::id())
+}
+
+/// The processes that carry any mark made by the process with the id `maker`.
+#[must_use]
+pub fn marked_by(maker: u32) -> Vec<Process> {
+    let prefix = format!("{maker}-");
     all().filter(|process| process.mark().is_some_and(|mark| mark.starts_with(&prefix))).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The main job on six servers of our own, which crash, hang and resist.
+//! The main job on eight servers of our own, which crash, hang, forget and resist.
 //!
 //! Every line is decided from what the servers have recorded themselves and from a look at the
 //! process table: what the client says of itself is only what is being judged.
@@ -8,6 +8,7 @@ mod checks;
 mod sabotage;
 mod scan;
 mod stage;
+mod web;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use self::board::Board;
 use self::sabotage::Sabotage;
 use self::stage::Stage;
+use self::web::WebServers;
 use crate::args::DemoArgs;
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
@@ -45,23 +47,26 @@ pub(crate) async fn run(output: &Output, args: &DemoArgs) -> Result<Exit, Proble
 }
 
 async fn play(stage: &Stage, output: &Output) -> Result<Exit, Problem> {
-    let client = stage.start()?;
+    let web = WebServers::start(stage).await?;
+    let client = stage.start(&web)?;
     let mut board = Board::new(output);
-    board.headline("six servers, one client; every line is judged from outside")?;
-    let actor = Actor { client: &client, stage };
+    board.headline("eight servers, one client; every line is judged from outside")?;
+    let actor = Actor { client: &client, stage, web: &web };
 
     board.add(checks::together(&actor).await)?;
     board.add(checks::call(&actor).await)?;
     board.add(checks::eras(&actor).await)?;
     let parked = checks::begin_park(&actor).await;
     board.add(checks::cancel(&actor).await)?;
+    board.add(checks::stream(&actor).await)?;
     board.add(checks::outcome(&actor).await)?;
     board.add(checks::recovery(&actor).await)?;
+    board.add(checks::session(&actor).await)?;
     board.add(checks::park(&actor, parked).await)?;
     let (shutdown, report) = checks::shutdown(&actor).await;
     board.add(shutdown)?;
     // Before the client is dropped, which would kill what the shutdown had left.
-    board.add(checks::nothing_left(stage).await)?;
+    board.add(checks::nothing_left(stage, web).await)?;
     drop(client);
     board.finish(&report)
 }
@@ -71,6 +76,7 @@ async fn play(stage: &Stage, output: &Output) -> Result<Exit, Problem> {
 struct Actor<'a> {
     client: &'a Client,
     stage: &'a Stage,
+    web: &'a WebServers,
 }
 
 impl Actor<'_> {

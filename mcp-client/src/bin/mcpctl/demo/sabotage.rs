@@ -14,13 +14,13 @@ use mcp_session::EraPolicy;
 use mcp_transport::process::{Child, Command, Graces, Process, ProcessEnd, ProcessFactory, SpawnError};
 use mcp_transport::testing::{FaultConnector, FaultControl};
 use mcp_transport::{
-    CloseReport, ConnectError, Connection, Connector, Dispatch, Full, Outbound, SendError, Sent, Streams,
-    Transport,
+    CloseReport, ConnectError, Connection, Connector, Dispatch, Full, HttpProfile, Outbound, SendError, Sent,
+    Streams, Transport,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::stage::{BROKEN, CRASHING, HEALTHY, MODERN, SILENT, STUBBORN};
+use super::stage::{BROKEN, CRASHING, HEALTHY, MODERN, MODERN_WEB, SILENT, STUBBORN, WEB};
 use crate::problem::Problem;
 
 /// How long a server that is not to be started with the others waits.
@@ -39,18 +39,22 @@ pub(super) enum Sabotage {
     Outcome,
     Park,
     Recovery,
+    Session,
     Shutdown,
+    Stream,
     Together,
 }
 
 impl Sabotage {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Together,
         Self::Call,
         Self::Eras,
         Self::Cancel,
+        Self::Stream,
         Self::Outcome,
         Self::Recovery,
+        Self::Session,
         Self::Park,
         Self::Shutdown,
         Self::NothingLeft,
@@ -65,7 +69,9 @@ impl Sabotage {
             Self::Outcome => "outcome",
             Self::Park => "park",
             Self::Recovery => "recovery",
+            Self::Session => "session",
             Self::Shutdown => "shutdown",
+            Self::Stream => "stream",
             Self::Together => "together",
         }
     }
@@ -128,16 +134,20 @@ impl Wiring {
                 *self.doubling.lock().unwrap_or_else(PoisonError::into_inner) = Some(control);
                 Arc::new(connector)
             }
-            HEALTHY if self.breaks(Sabotage::Recovery) => {
-                Arc::new(OnlyOnce { inner, is_used: AtomicBool::new(false) })
-            }
+            HEALTHY if self.breaks(Sabotage::Recovery) => Arc::new(OnlyOnce::new(inner)),
             SILENT if self.breaks(Sabotage::Cancel) => {
                 let (connector, control) = FaultConnector::new(inner);
                 control.drop_cancels(true);
                 Arc::new(connector)
             }
-            STUBBORN if self.breaks(Sabotage::Shutdown) => Arc::new(ClosesLate(inner)),
-            STUBBORN if self.breaks(Sabotage::Together) => Arc::new(ConnectsLate(inner)),
+            STUBBORN if self.breaks(Sabotage::Shutdown) => {
+                Arc::new(Hindered::new(inner, Hindrance::SlowClose))
+            }
+            MODERN_WEB if self.breaks(Sabotage::Together) => Arc::new(ConnectsLate(inner)),
+            WEB if self.breaks(Sabotage::Session) => Arc::new(OnlyOnce::new(inner)),
+            MODERN_WEB if self.breaks(Sabotage::Stream) => {
+                Arc::new(Hindered::new(inner, Hindrance::NoAbandon))
+            }
             _ => inner,
         }
     }
@@ -155,6 +165,12 @@ impl Wiring {
 struct OnlyOnce {
     inner: Arc<dyn Connector>,
     is_used: AtomicBool,
+}
+
+impl OnlyOnce {
+    fn new(inner: Arc<dyn Connector>) -> Self {
+        Self { inner, is_used: AtomicBool::new(false) }
+    }
 }
 
 #[async_trait]
@@ -179,42 +195,66 @@ impl Connector for ConnectsLate {
     }
 }
 
-/// Its connections take long to close.
+/// Its connections lack one thing that a connection does.
 #[derive(Debug)]
-struct ClosesLate(Arc<dyn Connector>);
+struct Hindered<T> {
+    inner: T,
+    hindrance: Hindrance,
+}
 
-#[async_trait]
-impl Connector for ClosesLate {
-    async fn connect(&self, by: Instant) -> Result<Connection, ConnectError> {
-        let connection = self.0.connect(by).await?;
-        Ok(Connection::new(Arc::new(SlowToClose(connection.transport)), connection.receive))
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hindrance {
+    /// A request that is given up goes on.
+    NoAbandon,
+    /// Closing takes long.
+    SlowClose,
+}
+
+impl<T> Hindered<T> {
+    fn new(inner: T, hindrance: Hindrance) -> Self {
+        Self { inner, hindrance }
     }
 }
 
-#[derive(Debug)]
-struct SlowToClose(Arc<dyn Transport>);
+#[async_trait]
+impl Connector for Hindered<Arc<dyn Connector>> {
+    async fn connect(&self, by: Instant) -> Result<Connection, ConnectError> {
+        let connection = self.inner.connect(by).await?;
+        let transport = Hindered::new(connection.transport, self.hindrance);
+        Ok(Connection::new(Arc::new(transport), connection.receive))
+    }
+}
 
 #[async_trait]
-impl Transport for SlowToClose {
+impl Transport for Hindered<Arc<dyn Transport>> {
     fn streams(&self) -> Streams {
-        self.0.streams()
+        self.inner.streams()
     }
 
     async fn send(&self, message: Outbound) -> Result<Sent, SendError> {
-        self.0.send(message).await
+        self.inner.send(message).await
     }
 
     fn post(&self, message: Outbound) -> Result<(), Full> {
-        self.0.post(message)
+        self.inner.post(message)
     }
 
     fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
-        self.0.abandon(id, notice)
+        match self.hindrance {
+            Hindrance::NoAbandon => Dispatch::MayHaveLeft,
+            Hindrance::SlowClose => self.inner.abandon(id, notice),
+        }
+    }
+
+    fn set_profile(&self, profile: HttpProfile) {
+        self.inner.set_profile(profile);
     }
 
     async fn close(&self, by: Instant) -> CloseReport {
-        sleep(SLOW_CLOSE).await;
-        self.0.close(by).await
+        if self.hindrance == Hindrance::SlowClose {
+            sleep(SLOW_CLOSE).await;
+        }
+        self.inner.close(by).await
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_client::{Client, ServerConfig, ServerSettings, StdioServer};
+use mcp_client::{Client, HttpServer, Reach, ServerConfig, ServerSettings, StdioServer};
 use mcp_lifecycle::{BackoffOptions, ServerOptions, SupervisorOptions};
 use mcp_transport::process::{LocalProcesses, ProcessFactory};
 use mcp_transport::testing::fixture::{Fixture, Transcript};
@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 
 use super::sabotage::{Sabotage, Wiring};
 use super::scan;
+use super::web::WebServers;
 use crate::exit::Exit;
 use crate::problem::Problem;
 
@@ -19,6 +20,14 @@ pub(super) const SILENT: &str = "silent";
 pub(super) const CRASHING: &str = "crashing";
 pub(super) const BROKEN: &str = "broken";
 pub(super) const STUBBORN: &str = "stubborn";
+pub(super) const WEB: &str = "web";
+pub(super) const MODERN_WEB: &str = "modern-web";
+
+/// The servers that are programs, which the client starts.
+pub(super) const OVER_STDIO: [&str; 6] = [HEALTHY, MODERN, SILENT, CRASHING, BROKEN, STUBBORN];
+
+/// The servers that listen on loopback, which the client only reaches.
+pub(super) const OVER_HTTP: [&str; 2] = [WEB, MODERN_WEB];
 
 /// What the broken server writes before it goes.
 pub(super) const BROKEN_REASON: &str = "cannot open the database";
@@ -33,7 +42,7 @@ pub(super) const STARTS: usize = ATTEMPTS as usize + 1;
 /// How long shutting down may take.
 pub(super) const SHUTDOWN_BOUND: Duration = Duration::from_secs(10);
 
-/// The six servers with their transcripts, and what was done to the client on purpose.
+/// All servers with their transcripts, and what was done to the client on purpose.
 pub(super) struct Stage {
     /// Goes with everything in it when the demo ends.
     _folder: TempDir,
@@ -50,7 +59,7 @@ impl Stage {
         let program = std::env::current_exe().map_err(|error| failed("to know its own program", &error))?;
         let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", &error))?;
         let mut servers = Vec::new();
-        for name in [HEALTHY, MODERN, SILENT, CRASHING, BROKEN, STUBBORN] {
+        for name in OVER_STDIO.into_iter().chain(OVER_HTTP) {
             let own = folder.path().join(name);
             std::fs::create_dir(&own).map_err(|error| failed("a temporary folder", &error))?;
             servers
@@ -64,18 +73,18 @@ impl Stage {
         })
     }
 
-    /// Starts the client on all six at once.
-    pub(super) fn start(&self) -> Result<Client, Problem> {
+    /// Starts the client on all servers at once.
+    pub(super) fn start(&self, web: &WebServers) -> Result<Client, Problem> {
         let problem = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
         let mut builder = Client::builder()
             .processes(Arc::clone(&self.processes))
             .supervisor(SupervisorOptions::default().with_total(self.wiring.shutdown_limit(SHUTDOWN_BOUND)));
         for (name, fixture) in &self.servers {
-            let (variable, mark) = fixture.mark();
-            let arguments = fixture.arguments().iter().map(|argument| argument.to_string_lossy());
-            let program =
-                StdioServer::new(fixture.program().to_string_lossy()).args(arguments).env(variable, mark);
-            let config = ServerConfig::new(*name, program, ServerSettings::default())
+            let reach = match web.url(name) {
+                Some(url) => Reach::from(HttpServer::new(url).map_err(|error| problem(&error))?),
+                None => Reach::from(program(fixture)),
+            };
+            let config = ServerConfig::new(*name, reach, ServerSettings::default())
                 .map_err(|error| problem(&error))?;
             builder = builder.server(config);
         }
@@ -86,6 +95,12 @@ impl Stage {
         let wiring = Arc::clone(&self.wiring);
         builder = builder.wrap_processes(move |name, processes| wiring.processes(name, processes));
         builder.start(&Handle::current()).map_err(|error| problem(&error))
+    }
+
+    /// The servers that listen on loopback.
+    pub(super) fn over_http(&self) -> impl Iterator<Item = (&'static str, &Fixture)> {
+        let servers = self.servers.iter().filter(|(name, _)| OVER_HTTP.contains(name));
+        servers.map(|(name, fixture)| (*name, fixture))
     }
 
     /// What a server has recorded so far.
@@ -119,6 +134,8 @@ fn script(name: &str, fixture: Fixture) -> Fixture {
     let fixture = fixture.option("--name", name);
     match name {
         MODERN => fixture.option("--era", "modern"),
+        WEB => fixture.option("--era", "legacy").option("--http", "events"),
+        MODERN_WEB => fixture.option("--era", "modern").option("--http", "events"),
         CRASHING => fixture.option("--era", "legacy").option("--tool", "crash=crash:3"),
         BROKEN => fixture.on("start", &format!("stderr {BROKEN_REASON}; exit 1")),
         STUBBORN => fixture
@@ -128,6 +145,13 @@ fn script(name: &str, fixture: Fixture) -> Fixture {
             .flag("--fork-grandchild"),
         _ => fixture.option("--era", "legacy"),
     }
+}
+
+/// How the client starts a server.
+fn program(fixture: &Fixture) -> StdioServer {
+    let (variable, mark) = fixture.mark();
+    let arguments = fixture.arguments().iter().map(|argument| argument.to_string_lossy());
+    StdioServer::new(fixture.program().to_string_lossy()).args(arguments).env(variable, mark)
 }
 
 /// Short delays between attempts: nobody wants to watch a demo wait.

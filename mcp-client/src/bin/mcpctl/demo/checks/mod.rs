@@ -1,5 +1,7 @@
 //! The promises, one function each. What is asked is what the servers and the system have seen.
 
+mod over_http;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +11,16 @@ use mcp_transport::testing::fixture::Transcript;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use self::over_http::held;
+pub(super) use self::over_http::{session, stream};
 use super::Actor;
 use super::board::Check;
 use super::scan;
 use super::stage::{
-    BROKEN, BROKEN_REASON, CRASHING, HEALTHY, MODERN, SHUTDOWN_BOUND, SILENT, STARTS, STUBBORN, Stage,
+    BROKEN, BROKEN_REASON, CRASHING, HEALTHY, MODERN, MODERN_WEB, OVER_HTTP, OVER_STDIO, SHUTDOWN_BOUND,
+    SILENT, STARTS, STUBBORN, Stage, WEB,
 };
+use super::web::WebServers;
 use crate::output::human;
 
 /// How long a server may take to settle, or to show in its transcript what was done to it.
@@ -44,37 +50,54 @@ const PARK_WATCH: Duration = Duration::from_millis(1500);
 /// How long a process may be seen that has been killed.
 const DYING: Duration = Duration::from_millis(100);
 
+/// How long a connection may be seen that the client has closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// What a stop may take longer than its bound.
 const STOP_SLACK: Duration = Duration::from_millis(100);
 
-/// All six were started side by side, and those that can be reached have ended their handshake.
+/// All were turned to side by side, over standard input and output and over HTTP, and those that can be
+/// reached have ended their handshake.
 pub(super) async fn together(actor: &Actor<'_>) -> Check {
     let by = Instant::now() + PATIENCE;
-    for name in [HEALTHY, MODERN, SILENT, CRASHING, STUBBORN] {
+    for name in [HEALTHY, MODERN, SILENT, CRASHING, STUBBORN, WEB, MODERN_WEB] {
         if let Some(server) = actor.client.server(name) {
             server.settled(by).await;
         }
     }
-    let all = [HEALTHY, MODERN, SILENT, CRASHING, BROKEN, STUBBORN];
-    for name in all {
-        // Also the one that settles late, because it is tried again and again.
-        seen_in(actor.stage, name, |seen| first_start(seen).is_some()).await;
+    let (mut programs, mut listeners) = (Vec::new(), Vec::new());
+    for (names, first, contacts) in
+        [(&OVER_STDIO[..], "start", &mut programs), (&OVER_HTTP[..], "received", &mut listeners)]
+    {
+        for name in names {
+            // Also the one that settles late, because it is tried again and again.
+            seen_in(actor.stage, name, |seen| first_of(seen, first).is_some()).await;
+            contacts.extend(first_of(&actor.stage.transcript(name), first));
+        }
     }
-    let starts: Vec<Duration> =
-        all.iter().filter_map(|name| first_start(&actor.stage.transcript(name))).collect();
-    let apart = match (starts.iter().min(), starts.iter().max()) {
+    let contacts = || programs.iter().chain(&listeners);
+    let apart = match (contacts().min(), contacts().max()) {
         (Some(first), Some(last)) => last.saturating_sub(*first),
         _ => Duration::MAX,
     };
-    let legacy = [HEALTHY, SILENT, CRASHING, STUBBORN];
-    let is_up = |name: &&str| {
+    let legacy = [HEALTHY, SILENT, CRASHING, STUBBORN, WEB];
+    let is_up = |name: &str| {
         actor.stage.transcript(name).count("notifications/initialized") == 1
             && !actor.stage.alive(name).is_empty()
     };
     let up = legacy.iter().filter(|name| is_up(name)).count();
-    let ok = starts.len() == all.len() && apart <= APART && up == legacy.len();
-    let detail = format!("{} of {} servers started within {}", starts.len(), all.len(), human(apart));
-    Check::new("together", ok, format!("{detail}; {up} of {} legacy handshakes done", legacy.len()))
+    let all = (programs.len(), listeners.len()) == (OVER_STDIO.len(), OVER_HTTP.len());
+    let ok = all && apart <= APART && up == legacy.len();
+    let detail = format!(
+        "{} of {} stdio and {} of {} HTTP servers met within {}; {up} of {} legacy handshakes done",
+        programs.len(),
+        OVER_STDIO.len(),
+        listeners.len(),
+        OVER_HTTP.len(),
+        human(apart),
+        legacy.len()
+    );
+    Check::new("together", ok, detail)
 }
 
 /// Lists are fetched, and a call runs exactly once with exactly its arguments.
@@ -257,8 +280,16 @@ pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Option<Arc<ShutdownRe
     (Check::new("shutdown", ok, detail), Some(report))
 }
 
-/// No process of any server is left, no grandchild and no zombie.
-pub(super) async fn nothing_left(stage: &Stage) -> Check {
+/// The servers over HTTP have neither a session nor a connection any more; no process of any server is
+/// left, no grandchild and no zombie.
+pub(super) async fn nothing_left(stage: &Stage, web: WebServers) -> Check {
+    let by = Instant::now() + CLOSING;
+    for name in OVER_HTTP {
+        // They see the end of a connection a moment after the client has closed it.
+        seen_by(by, stage, name, |seen| held(seen) == 0).await;
+    }
+    let held: usize = OVER_HTTP.iter().map(|name| held(&stage.transcript(name))).sum();
+    web.stop().await;
     let by = Instant::now() + DYING;
     let (alive, children) = loop {
         let left = (stage.all_alive(), scan::children());
@@ -269,9 +300,10 @@ pub(super) async fn nothing_left(stage: &Stage) -> Check {
         sleep(Duration::from_millis(5)).await;
     };
     let grandchildren = stage.transcript(STUBBORN).grandchildren().len();
-    let ok = alive.is_empty() && children.is_empty() && grandchildren == 1;
+    let ok = alive.is_empty() && children.is_empty() && grandchildren == 1 && held == 0;
     let detail = format!(
-        "{} processes and {} children left; the grandchild of the stubborn server was {}",
+        "{} processes, {} children, {held} HTTP sessions and connections left; the grandchild of the stubborn \
+         server was {}",
         alive.len(),
         children.len(),
         if grandchildren == 1 { "started" } else { "never started" }
@@ -279,13 +311,17 @@ pub(super) async fn nothing_left(stage: &Stage) -> Check {
     Check::new("nothing-left", ok, detail)
 }
 
-fn first_start(seen: &Transcript) -> Option<Duration> {
-    seen.events("start").map(|record| record.at).min()
+/// When a server recorded its first event of a kind.
+fn first_of(seen: &Transcript, event: &str) -> Option<Duration> {
+    seen.events(event).map(|record| record.at).min()
 }
 
 /// Waits until a server's transcript shows something, at most [`PATIENCE`].
 async fn seen_in(stage: &Stage, server: &str, is_there: impl Fn(&Transcript) -> bool) {
-    let by = Instant::now() + PATIENCE;
+    seen_by(Instant::now() + PATIENCE, stage, server, is_there).await;
+}
+
+async fn seen_by(by: Instant, stage: &Stage, server: &str, is_there: impl Fn(&Transcript) -> bool) {
     while !is_there(&stage.transcript(server)) && Instant::now() < by {
         // A file cannot be waited for.
         sleep(Duration::from_millis(10)).await;
