@@ -12,6 +12,8 @@ Usage: cargo xtask COMMAND
   dependencies              licences, sources and bans, as deny.toml states them
   bench    [ARGS…]          speed beside other clients, as ratios of one run; needs `../shared/bench`;
                             ARGS go to its `run.py`, for example `--cases http --rounds 7`
+  fuzz     [--seconds N] [TARGET…]
+                            what libFuzzer comes up with, N seconds (60) for each target
   simulate --seeds N        the seeded simulation, N seeds long
            [--first N] [--release]
   repeat   --times N [--jobs M] [--limit SECONDS] NAME…
@@ -31,6 +33,7 @@ pub(crate) enum Task {
     Ci,
     Dependencies,
     Features,
+    Fuzz(Fuzz),
     Help,
     Prove(Prove),
     RealServers { install_only: bool },
@@ -38,6 +41,15 @@ pub(crate) enum Task {
     Simulate(Simulate),
     Test { extra: Vec<String> },
     Tidy,
+}
+
+/// Options of `fuzz`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fuzz {
+    /// Names of targets; empty means all.
+    pub(crate) names: Vec<String>,
+    /// How long each is run.
+    pub(crate) seconds: u64,
 }
 
 /// Options of `prove`.
@@ -88,6 +100,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, Str
         "ci" => Task::Ci,
         "dependencies" => Task::Dependencies,
         "features" => Task::Features,
+        "fuzz" => Task::Fuzz(Fuzz { seconds: rest.number("--seconds")?.unwrap_or(60), names: rest.names()? }),
         "help" | "--help" | "-h" => Task::Help,
         "prove" => Task::Prove(Prove { check_only: rest.switch("--check"), names: rest.names()? }),
         "real-servers" => Task::RealServers { install_only: rest.switch("--install") },
@@ -182,6 +195,10 @@ mod tests {
         assert_eq!(
             parsed("test -p mcp-proto").unwrap(),
             Task::Test { extra: vec!["-p".into(), "mcp-proto".into()] }
+        );
+        assert_eq!(
+            parsed("fuzz envelope --seconds 600").unwrap(),
+            Task::Fuzz(Fuzz { names: vec!["envelope".into()], seconds: 600 })
         );
         assert_eq!(
             parsed("prove --check late").unwrap(),

@@ -17,6 +17,7 @@ mod ci;
 mod dependencies;
 mod failure;
 mod features;
+mod fuzz;
 mod prove;
 mod real_servers;
 mod repeat;
@@ -57,6 +58,7 @@ fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
         Task::Ci => ci::run(workspace),
         Task::Dependencies => dependencies::run(workspace),
         Task::Features => features::run(workspace),
+        Task::Fuzz(options) => fuzz::run(workspace, &options),
         Task::Help => {
             println!("{USAGE}");
             Ok(())

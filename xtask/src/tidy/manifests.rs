@@ -11,7 +11,7 @@ const INHERITED_UNPUBLISHED: [&str; 3] = ["edition", "license", "rust-version"];
 ///
 /// Reads a manifest line by line: ours are plain enough, and a line that this cannot read is found.
 pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
-    if file.name() != "Cargo.toml" || file.top_folder().is_none() {
+    if file.name() != "Cargo.toml" || file.top_folder().is_none() || is_outside(file) {
         return Vec::new();
     }
     let published = file.top_folder().is_some_and(|folder| CRATES.contains(&folder));
@@ -30,6 +30,11 @@ pub(super) fn check(file: &SourceFile) -> Vec<Finding> {
         findings.push(Finding::new(1, "`readme = \"README.md\"` is missing"));
     }
     findings
+}
+
+/// Whether the package is none of the workspace, which it then cannot inherit from.
+fn is_outside(file: &SourceFile) -> bool {
+    file.path.parent().is_some_and(|folder| folder.ends_with("fuzz"))
 }
 
 /// Where in a manifest the reader is.
@@ -131,6 +136,11 @@ workspace = true
                 "{from} -> {to}"
             );
         }
+    }
+
+    #[test]
+    fn a_package_outside_the_workspace_inherits_nothing() {
+        assert_eq!(lines(check, "mcp-proto/fuzz/Cargo.toml", "[package]\n"), [] as [usize; 0]);
     }
 
     #[test]

@@ -1,0 +1,52 @@
+//! The fuzz targets over their seeds, with the stable toolchain: whole, cut at each byte, and spoilt.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test code"
+)]
+
+mod fuzz;
+
+use std::path::PathBuf;
+
+/// Bytes that break most often what they are put into.
+const SPOILERS: &[u8] = b"\"\\{}[],:0-e\n\0\xff";
+
+/// The seeds of `target`, of which none is large.
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/seeds").join(target);
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let seeds: Vec<Vec<u8>> = files.map(|file| std::fs::read(file).unwrap()).collect();
+    assert!(seeds.len() >= 10, "only {} seeds for {target}", seeds.len());
+    seeds
+}
+
+fn run(target: &str, body: fn(&[u8])) {
+    for seed in seeds(target) {
+        body(&seed);
+        for end in 0..seed.len() {
+            body(&seed[..end]);
+            let mut spoilt = seed.clone();
+            spoilt[end] = SPOILERS[end % SPOILERS.len()];
+            body(&spoilt);
+        }
+    }
+}
+
+#[test]
+fn envelope_holds_over_its_seeds() {
+    run("envelope", fuzz::envelope::run);
+}
+
+#[test]
+fn typed_results_hold_over_their_seeds() {
+    run("typed_results", fuzz::typed_results::run);
+}
+
+#[test]
+fn mirrored_headers_hold_over_their_seeds() {
+    run("mirrored_headers", fuzz::mirrored_headers::run);
+}
