@@ -10,6 +10,10 @@ Usage: cargo xtask COMMAND
   tidy                      the rules of layout and text that no compiler checks
   features                  each crate with each of its features alone, and with none
   dependencies              licences, sources and bans, as deny.toml states them
+  conformance [--install] [--at VERSION] [NAME…]
+                            runs the official conformance suites against this client, strictly:
+                            scenarios whose name contains a NAME, at one VERSION of the protocol or
+                            of an older suite (0.1.16); --install only installs the suites
   bench    [ARGS…]          speed beside other clients, as ratios of one run; needs `../shared/bench`;
                             ARGS go to its `run.py`, for example `--cases http --rounds 7`
   fuzz     [--seconds N] [TARGET…]
@@ -31,6 +35,7 @@ pub(crate) enum Task {
     Bench { extra: Vec<String> },
     Build { extra: Vec<String> },
     Ci,
+    Conformance(Conformance),
     Dependencies,
     Features,
     Fuzz(Fuzz),
@@ -41,6 +46,17 @@ pub(crate) enum Task {
     Simulate(Simulate),
     Test { extra: Vec<String> },
     Tidy,
+}
+
+/// Options of `conformance`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conformance {
+    /// Install the suites, run nothing.
+    pub(crate) install_only: bool,
+    /// Parts of scenario names; empty means all.
+    pub(crate) names: Vec<String>,
+    /// One version of the protocol, or that of an older suite; `None` means all.
+    pub(crate) at: Option<String>,
 }
 
 /// Options of `fuzz`.
@@ -98,6 +114,11 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, Str
         "bench" => return Ok(Task::Bench { extra: rest.0 }),
         "build" => return Ok(Task::Build { extra: rest.0 }),
         "ci" => Task::Ci,
+        "conformance" => Task::Conformance(Conformance {
+            install_only: rest.switch("--install"),
+            at: rest.value("--at")?,
+            names: rest.names()?,
+        }),
         "dependencies" => Task::Dependencies,
         "features" => Task::Features,
         "fuzz" => Task::Fuzz(Fuzz { seconds: rest.number("--seconds")?.unwrap_or(60), names: rest.names()? }),
@@ -139,18 +160,23 @@ impl Rest {
         self.0.len() < before
     }
 
-    /// Takes `flag N` or `flag=N`.
-    fn count(&mut self, flag: &str) -> Result<Option<u64>, String> {
+    /// Takes `flag VALUE` or `flag=VALUE`.
+    fn value(&mut self, flag: &str) -> Result<Option<String>, String> {
         let prefix = format!("{flag}=");
         let Some(at) = self.0.iter().position(|word| word == flag || word.starts_with(&prefix)) else {
             return Ok(None);
         };
         let word = self.0.remove(at);
-        let value = match word.strip_prefix(&prefix) {
-            Some(value) => value.to_owned(),
-            None if at < self.0.len() => self.0.remove(at),
-            None => return Err(format!("{flag} needs a number")),
-        };
+        match word.strip_prefix(&prefix) {
+            Some(value) => Ok(Some(value.to_owned())),
+            None if at < self.0.len() => Ok(Some(self.0.remove(at))),
+            None => Err(format!("{flag} needs a value")),
+        }
+    }
+
+    /// Takes `flag N` or `flag=N`.
+    fn count(&mut self, flag: &str) -> Result<Option<u64>, String> {
+        let Some(value) = self.value(flag)? else { return Ok(None) };
         value.parse().map(Some).map_err(|_| format!("{flag} needs a number, not `{value}`"))
     }
 
@@ -201,6 +227,14 @@ mod tests {
             Task::Fuzz(Fuzz { names: vec!["envelope".into()], seconds: 600 })
         );
         assert_eq!(
+            parsed("conformance retry --at 0.1.16").unwrap(),
+            Task::Conformance(Conformance {
+                install_only: false,
+                names: vec!["retry".to_owned()],
+                at: Some("0.1.16".to_owned()),
+            })
+        );
+        assert_eq!(
             parsed("prove --check late").unwrap(),
             Task::Prove(Prove { check_only: true, names: vec!["late".into()] })
         );
@@ -213,12 +247,13 @@ mod tests {
             ("frobnicate", "frobnicate"),
             ("repeat --times 3", "part of a test's name"),
             ("repeat f017", "--times"),
-            ("repeat --times", "needs a number"),
+            ("repeat --times", "needs a value"),
             ("repeat --times many f017", "many"),
             ("repeat --times 0 f017", "at least 1"),
             ("repeat --times 2 f017 --fast", "--fast"),
             ("simulate --seeds 5 extra", "extra"),
             ("tidy --fix", "--fix"),
+            ("conformance --at", "needs a value"),
             ("real-servers --remove", "--remove"),
         ] {
             let wrong = parsed(line).unwrap_err();

@@ -14,10 +14,12 @@
 mod args;
 mod bench;
 mod ci;
+mod conformance;
 mod dependencies;
 mod failure;
 mod features;
 mod fuzz;
+mod npm;
 mod prove;
 mod real_servers;
 mod repeat;
@@ -56,6 +58,7 @@ fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
         Task::Bench { extra } => bench::run(workspace, &extra),
         Task::Build { extra } => shell::run(workspace.cargo(["build", "--all-targets"]).args(extra)),
         Task::Ci => ci::run(workspace),
+        Task::Conformance(options) => conformance::run(workspace, &options),
         Task::Dependencies => dependencies::run(workspace),
         Task::Features => features::run(workspace),
         Task::Fuzz(options) => fuzz::run(workspace, &options),

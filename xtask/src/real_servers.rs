@@ -2,11 +2,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::failure::Failure;
-use crate::shell;
 use crate::workspace::Workspace;
+use crate::{npm, shell};
 
 /// The variable that tells tests where the servers are.
 const VARIABLE: &str = "MCP_REAL_SERVERS";
@@ -22,7 +20,7 @@ const PINS: &str = "xtask/real-servers";
 /// is there, or a test fails.
 pub(crate) fn run(workspace: &Workspace, install_only: bool) -> Result<(), Failure> {
     let folder = folder(workspace);
-    install_npm(&workspace.path(PINS), &folder.join("node"))?;
+    npm::install(&workspace.path(PINS), &folder.join("node"))?;
     install_python(&workspace.path(PINS), &folder.join("python"))?;
     if install_only {
         return Ok(());
@@ -42,38 +40,6 @@ pub(crate) fn offer(workspace: &Workspace, command: &mut Command) {
 /// Where the servers are installed: `node/node_modules/.bin` and `python/bin` below it.
 fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("real-servers")
-}
-
-fn install_npm(pins: &Path, folder: &Path) -> Result<(), Failure> {
-    let pinned = read(&pins.join("package.json"))?;
-    let installed = |name: &str| read_json(&folder.join("node_modules").join(name).join("package.json"));
-    if verify_npm(&pinned, installed).is_ok() {
-        return Ok(());
-    }
-    fs::create_dir_all(folder).map_err(Failure::io("create", folder))?;
-    for file in ["package.json", "package-lock.json"] {
-        fs::copy(pins.join(file), folder.join(file)).map_err(Failure::io("write", &folder.join(file)))?;
-    }
-    let mut npm = Command::new("npm");
-    npm.current_dir(folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-    shell::capture(&mut npm)?;
-    verify_npm(&pinned, installed)
-}
-
-/// Compares the pins of a `package.json` with the manifests of what is installed.
-fn verify_npm(pinned: &str, installed: impl Fn(&str) -> Result<Value, Failure>) -> Result<(), Failure> {
-    let pinned: Value = parse(pinned)?;
-    let pins = pinned["dependencies"].as_object().ok_or_else(|| Failure::new("package.json pins nothing"))?;
-    for (name, version) in pins {
-        let found = installed(name)?;
-        if found["version"] != *version {
-            return Err(Failure::new(format!(
-                "{name} {version} is pinned, {} is installed",
-                found["version"]
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn install_python(pins: &Path, folder: &Path) -> Result<(), Failure> {
@@ -110,26 +76,9 @@ fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(Failure::io("read", path))
 }
 
-fn read_json(path: &Path) -> Result<Value, Failure> {
-    parse(&read(path)?)
-}
-
-fn parse(text: &str) -> Result<Value, Failure> {
-    serde_json::from_str(text).map_err(|error| Failure::new(format!("not JSON: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn another_version_from_npm_is_named() {
-        let pins = r#"{"dependencies":{"server":"2.0.0"}}"#;
-        let version = |version: &'static str| move |_: &str| Ok(serde_json::json!({ "version": version }));
-        assert!(verify_npm(pins, version("2.0.0")).is_ok());
-        assert!(verify_npm(pins, version("2.0.1")).unwrap_err().to_string().contains("2.0.1"));
-        assert!(verify_npm("{}", version("2.0.0")).is_err());
-    }
 
     #[test]
     fn another_version_from_pip_is_named() {

@@ -1,10 +1,14 @@
 //! Running other programs.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::failure::Failure;
 
@@ -45,30 +49,65 @@ pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
     Err(Failure::new(format!("`{}` failed: {}\n{stdout}{stderr}", line(command), output.status)))
 }
 
+/// As [`run_within`], for a program that starts others: at the end, and at the limit, everything that is
+/// left of its process group is killed.
+///
+/// # Errors
+///
+/// The file cannot be written, or the program cannot be started.
+pub(crate) fn run_group_within(command: &mut Command, limit: Duration, log: &Path) -> Result<Ended, Failure> {
+    let mut child = spawn_into(command.process_group(0), log)?;
+    let group = Pid::from_child(&child);
+    // The end is seen without taking notice of it: until then nobody else can get the group's id.
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let ended = poll_within(limit, || Ok(waitid(WaitId::Pid(group), look)?));
+    let killed = kill_process_group(group, Signal::KILL);
+    let status = child.wait();
+    match (ended, killed, status) {
+        (Ok(Some(_)), Ok(()), Ok(status)) => Ok(Ended::Exited(status)),
+        (Ok(None), Ok(()), Ok(_)) => Ok(Ended::TimedOut),
+        (Err(error), ..) | (_, _, Err(error)) => Err(cannot_start(command, &error)),
+        (_, Err(error), _) => Err(cannot_start(command, &error.into())),
+    }
+}
+
 /// Runs `command` with both outputs in the file `log`, and kills it after `limit`.
 ///
 /// # Errors
 ///
 /// The file cannot be written, or the program cannot be started.
 pub(crate) fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<Ended, Failure> {
+    let mut child = spawn_into(command, log)?;
+    let failed = |error| cannot_start(command, &error);
+    match poll_within(limit, || child.try_wait()).map_err(failed)? {
+        Some(status) => Ok(Ended::Exited(status)),
+        None => {
+            child.kill().and_then(|()| child.wait()).map_err(failed)?;
+            Ok(Ended::TimedOut)
+        }
+    }
+}
+
+fn spawn_into(command: &mut Command, log: &Path) -> Result<Child, Failure> {
     let output = File::create(log).map_err(Failure::io("create", log))?;
     let errors = output.try_clone().map_err(Failure::io("open", log))?;
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    let mut child = command.spawn().map_err(|error| cannot_start(command, &error))?;
+    command.spawn().map_err(|error| cannot_start(command, &error))
+}
+
+/// Looks again and again until something is there; `None` after `limit`.
+fn poll_within<T>(limit: Duration, mut look: impl FnMut() -> io::Result<Option<T>>) -> io::Result<Option<T>> {
     let began = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().map_err(|error| cannot_start(command, &error))? {
-            return Ok(Ended::Exited(status));
-        }
-        if began.elapsed() >= limit {
-            child.kill().and_then(|()| child.wait()).map_err(|error| cannot_start(command, &error))?;
-            return Ok(Ended::TimedOut);
+        let found = look()?;
+        if found.is_some() || began.elapsed() >= limit {
+            return Ok(found);
         }
         thread::sleep(LOOK_EVERY);
     }
 }
 
-fn cannot_start(command: &Command, error: &std::io::Error) -> Failure {
+fn cannot_start(command: &Command, error: &io::Error) -> Failure {
     Failure::new(format!("cannot run `{}`: {error}", line(command)))
 }
 
@@ -93,6 +132,24 @@ mod tests {
         let ended = run_within(Command::new("sleep").arg("60"), Duration::from_millis(50), &log).unwrap();
         std::fs::remove_file(log).unwrap();
         assert_eq!(ended, Ended::TimedOut);
+    }
+
+    #[test]
+    fn what_a_program_has_started_ends_with_it_or_at_its_limit() {
+        for (script, expected) in [("sleep 60 & echo $!", true), ("sleep 60 & echo $!; wait", false)] {
+            let log = log(if expected { "group" } else { "group-limit" });
+            let limit = Duration::from_millis(if expected { 60_000 } else { 1000 });
+            let ended = run_group_within(Command::new("sh").args(["-c", script]), limit, &log).unwrap();
+            assert_eq!(matches!(ended, Ended::Exited(status) if status.success()), expected);
+            let started = std::fs::read_to_string(&log).unwrap();
+            std::fs::remove_file(log).unwrap();
+            assert!(started.trim().parse::<u32>().is_ok(), "{started:?}");
+            // A zombie has ended, whether or not somebody takes notice of it.
+            let stat = format!("/proc/{}/stat", started.trim());
+            let ended = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+            let seen = poll_within(Duration::from_secs(10), || Ok(ended().then_some(())));
+            assert!(seen.unwrap().is_some(), "{script}");
+        }
     }
 
     #[test]
