@@ -1,14 +1,13 @@
-use serde::{Deserialize, Serialize};
-
 use crate::entries::Entries;
-use crate::lenient;
+use crate::extension;
 use crate::message::message;
 use crate::method::Method;
 use crate::raw_json::RawJson;
 use crate::version::ProtocolVersion;
+use crate::versioned::Versioned;
 
 message! {
-    /// What a client can do for a server.
+    /// What a client can do for a server; in all versions.
     ///
     /// The raw members are objects; the empty one declares support without settings.
     ///
@@ -17,18 +16,18 @@ message! {
     /// MCP 2025-11-25, basic/lifecycle; MCP 2026-07-28, basic: `ClientCapabilities`.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     ClientCapabilities {
-        /// Asking a person on the server's behalf (since 2025-06-18).
-        elicitation: Option<ElicitationCapability> = "elicitation", Declared;
+        /// Asking a person on the server's behalf.
+        elicitation: Option<ElicitationCapability> = "elicitation", Declared, since V2025_06_18;
         /// Capabilities outside every specification, by name.
         experimental: Option<Entries<RawJson>> = "experimental", Hint;
-        /// Extensions by identifier, with their settings (since 2026-07-28).
-        extensions: Option<Entries<RawJson>> = "extensions", Hint;
+        /// Extensions by identifier, with their settings.
+        extensions: Option<Entries<RawJson>> = "extensions", Hint, since V2026_07_28;
         /// Telling the server which folders it may work in.
-        roots: Option<ListCapability> = "roots", Declared;
+        roots: Option<RootsCapability> = "roots", Declared;
         /// Running a model for the server.
         sampling: Option<SamplingCapability> = "sampling", Declared;
-        /// Answering with tasks (2025-11-25 only).
-        tasks: Option<ClientTasksCapability> = "tasks", Declared;
+        /// Answering with tasks.
+        tasks: Option<TasksCapability> = "tasks", Declared, only V2025_11_25;
     }
 }
 
@@ -37,9 +36,18 @@ message! {
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     ElicitationCapability {
         /// With a form.
-        form: Option<RawJson> = "form", Optional;
-        /// With a URL to open (since 2025-11-25).
-        url: Option<RawJson> = "url", Optional;
+        form: Option<RawJson> = "form", Optional, since V2025_11_25;
+        /// With a URL to open.
+        url: Option<RawJson> = "url", Optional, since V2025_11_25;
+    }
+}
+
+message! {
+    /// That a client can name folders.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    RootsCapability {
+        /// Whether changes of the list are announced.
+        list_changed: bool = "listChanged", HintOrDefault, until V2025_11_25;
     }
 }
 
@@ -47,17 +55,21 @@ message! {
     /// How far a client can run a model for a server.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     SamplingCapability {
-        /// Adding content of the servers to the conversation (since 2025-11-25).
-        context: Option<RawJson> = "context", Optional;
-        /// Letting the model use tools (since 2025-11-25).
-        tools: Option<RawJson> = "tools", Optional;
+        /// Adding content of the servers to the conversation.
+        context: Option<RawJson> = "context", Optional, since V2025_11_25;
+        /// Letting the model use tools.
+        tools: Option<RawJson> = "tools", Optional, since V2025_11_25;
     }
 }
 
 message! {
-    /// In which way a client answers with tasks (2025-11-25 only).
+    /// In which way one side answers with tasks (2025-11-25 only).
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25, basic/utilities/tasks.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    ClientTasksCapability {
+    TasksCapability {
         /// Its tasks can be cancelled.
         cancel: Option<RawJson> = "cancel", Optional;
         /// Its tasks can be listed.
@@ -67,57 +79,53 @@ message! {
     }
 }
 
-/// What a server can do for a client.
-///
-/// Reading is lenient: anything but `null` and `false` declares.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ServerCapabilities {
-    /// Completing arguments (since 2025-03-26).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completions: Option<RawJson>,
-    /// Capabilities outside every specification.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experimental: Option<RawJson>,
-    /// Extensions by identifier (since 2026-07-28).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extensions: Option<RawJson>,
-    /// Sending log messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logging: Option<RawJson>,
-    /// Prompts.
-    #[serde(default, deserialize_with = "lenient::declared", skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<ListCapability>,
-    /// Resources and their templates.
-    #[serde(default, deserialize_with = "lenient::declared", skip_serializing_if = "Option::is_none")]
-    pub resources: Option<ResourcesCapability>,
-    /// Tools.
-    #[serde(default, deserialize_with = "lenient::declared", skip_serializing_if = "Option::is_none")]
-    pub tools: Option<ListCapability>,
+message! {
+    /// What a server can do for a client; in all versions.
+    ///
+    /// Reading is lenient: anything but `null` and `false` declares.
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25, basic/lifecycle; MCP 2026-07-28, basic: `ServerCapabilities`.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    ServerCapabilities {
+        /// Completing arguments.
+        completions: Option<RawJson> = "completions", DeclaredRaw, since V2025_03_26;
+        /// Capabilities outside every specification, by name.
+        experimental: Option<Entries<RawJson>> = "experimental", Hint;
+        /// Extensions by identifier, with their settings.
+        extensions: Option<Entries<RawJson>> = "extensions", Hint, since V2026_07_28;
+        /// Sending log messages.
+        logging: Option<RawJson> = "logging", DeclaredRaw;
+        /// Prompts.
+        prompts: Option<ListCapability> = "prompts", Declared;
+        /// Resources and their templates.
+        resources: Option<ResourcesCapability> = "resources", Declared;
+        /// Answering with tasks.
+        tasks: Option<TasksCapability> = "tasks", Declared, only V2025_11_25;
+        /// Tools.
+        tools: Option<ListCapability> = "tools", Declared;
+    }
 }
 
-/// A capability that offers a list.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListCapability {
-    /// Whether changes of the list are announced.
-    #[serde(default, deserialize_with = "lenient::or_default", skip_serializing_if = "is_false")]
-    pub list_changed: bool,
+message! {
+    /// A capability that offers a list.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    ListCapability {
+        /// Whether changes of the list are announced.
+        list_changed: bool = "listChanged", HintOrDefault;
+    }
 }
 
-/// The capability that offers resources.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ResourcesCapability {
-    /// Whether changes of the list are announced.
-    #[serde(default, deserialize_with = "lenient::or_default", skip_serializing_if = "is_false")]
-    pub list_changed: bool,
-    /// Whether changes of one resource can be subscribed to.
-    #[serde(default, deserialize_with = "lenient::or_default", skip_serializing_if = "is_false")]
-    pub subscribe: bool,
+message! {
+    /// The capability that offers resources.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    ResourcesCapability {
+        /// Whether changes of the list are announced.
+        list_changed: bool = "listChanged", HintOrDefault;
+        /// Whether changes of one resource can be subscribed to.
+        subscribe: bool = "subscribe", HintOrDefault;
+    }
 }
 
 impl ClientCapabilities {
@@ -128,22 +136,11 @@ impl ClientCapabilities {
     #[must_use]
     pub fn for_version(&self, version: ProtocolVersion) -> Self {
         let mut known = self.clone();
-        if version < ProtocolVersion::V2025_06_18 {
-            known.elicitation = None;
-        }
         if version < ProtocolVersion::V2025_11_25 {
             known.elicitation = known.elicitation.filter(ElicitationCapability::has_form);
-            known.elicitation = known.elicitation.map(|_| ElicitationCapability::default());
-            known.sampling = known.sampling.map(|_| SamplingCapability::default());
         }
-        if version != ProtocolVersion::V2025_11_25 {
-            known.tasks = None;
-        }
-        if version < ProtocolVersion::V2026_07_28 {
-            known.extensions = None;
-        } else if let Some(roots) = &mut known.roots {
-            roots.list_changed = false;
-        }
+        // Nothing in here is refused: a capability can always be left out.
+        let _ = known.fit(version);
         known
     }
 }
@@ -177,28 +174,32 @@ impl ElicitationCapability {
 impl ServerCapabilities {
     /// Whether the server has declared what `method` needs.
     ///
-    /// A method that needs no capability, or that this crate does not know, is always allowed.
+    /// A method that needs no capability, or that this crate does not know, is always allowed. What
+    /// counts as declared depends on `version`: the first one had no capability for completions.
     ///
     /// # Source
     ///
     /// MCP 2025-06-18 and later, basic/lifecycle: only negotiated capabilities may be used.
     #[must_use]
-    pub fn allow(&self, method: &Method) -> bool {
-        let method = method.as_str();
-        match method.split_once('/') {
-            Some(("tools", _)) => self.tools.is_some(),
+    pub fn allow(&self, method: &Method, version: ProtocolVersion) -> bool {
+        match method.as_str().split_once('/') {
+            Some(("completion", _)) => self.completions.is_some() || version < ProtocolVersion::V2025_03_26,
+            Some(("logging", _)) => self.logging.is_some(),
+            Some(("prompts", _)) => self.prompts.is_some(),
+            Some(("resources", "directory/read") | ("skills", _)) => self.has_extension(extension::SKILLS),
             Some(("resources", "subscribe" | "unsubscribe")) => {
-                self.resources.is_some_and(|resources| resources.subscribe)
+                self.resources.as_ref().is_some_and(|resources| resources.subscribe)
             }
             Some(("resources", _)) => self.resources.is_some(),
-            Some(("prompts", _)) => self.prompts.is_some(),
-            Some(("logging", _)) => self.logging.is_some(),
+            Some(("tasks", _)) => self.tasks.is_some() || self.has_extension(extension::TASKS),
+            Some(("tools", _)) => self.tools.is_some(),
             _ => true,
         }
     }
-}
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
-fn is_false(flag: &bool) -> bool {
-    !*flag
+    /// Whether the server has declared the extension `identifier`.
+    #[must_use]
+    pub fn has_extension(&self, identifier: &str) -> bool {
+        self.extensions.as_ref().is_some_and(|extensions| extensions.get(identifier).is_some())
+    }
 }

@@ -1,15 +1,15 @@
 use std::borrow::Cow;
 
-use memchr::memmem;
 use serde::de::{Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
 use crate::message::message;
 use crate::open_enum::open_enum;
 use crate::raw_json::RawJson;
 use crate::resources::{Resource, ResourceContents};
+use crate::version::ProtocolVersion;
+use crate::versioned::{NotInVersion, Versioned};
 
 open_enum! {
     /// Who speaks, or whom something is for.
@@ -25,6 +25,10 @@ open_enum! {
 ///
 /// A block of a kind that this crate does not know, or that lacks what its kind needs, is kept as it
 /// is and never costs the blocks beside it.
+///
+/// # Source
+///
+/// MCP 2026-07-28, server/tools and client/sampling: `ContentBlock`, `SamplingMessageContentBlock`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Content {
@@ -46,49 +50,45 @@ pub enum Content {
     ToolUse(ToolUseContent),
 }
 
-/// A text block.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct TextContent {
-    /// The text.
-    pub text: String,
-    /// Hints for showing it.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<Annotations>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// A text block; in all versions.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    TextContent skipping "type" {
+        /// The text.
+        text: String = "text", Required;
+        /// Hints for showing it.
+        annotations: Option<Annotations> = "annotations", Hint;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
+    }
 }
 
-/// A picture or a sound.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct MediaContent {
-    /// The bytes in base64, unchecked.
-    pub data: String,
-    /// The media type.
-    pub mime_type: String,
-    /// Hints for showing it.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<Annotations>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// A picture (in all versions) or a sound (since 2025-03-26).
+    #[derive(Debug, Clone, Default, PartialEq)]
+    MediaContent skipping "type" {
+        /// The bytes in base64, unchecked.
+        data: String = "data", Required;
+        /// The media type.
+        mime_type: String = "mimeType", Required;
+        /// Hints for showing it.
+        annotations: Option<Annotations> = "annotations", Hint;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
+    }
 }
 
-/// A resource that comes with its contents.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct EmbeddedResource {
-    /// The contents.
-    pub resource: ResourceContents,
-    /// Hints for showing it.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<Annotations>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// A resource that comes with its contents; in all versions.
+    #[derive(Debug, Clone, PartialEq)]
+    EmbeddedResource skipping "type" {
+        /// The contents.
+        resource: ResourceContents = "resource", Required;
+        /// Hints for showing it.
+        annotations: Option<Annotations> = "annotations", Hint;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
+    }
 }
 
 message! {
@@ -98,7 +98,7 @@ message! {
     ///
     /// MCP 2025-11-25, client/sampling: `ToolResultContent`.
     #[derive(Debug, Clone, Default, PartialEq)]
-    ToolResultContent tagged {
+    ToolResultContent skipping "type" {
         /// Which use of a tool it answers, by the id of its [`ToolUseContent`].
         tool_use_id: String = "toolUseId", Required;
         /// What the tool says, in blocks.
@@ -119,7 +119,7 @@ message! {
     ///
     /// MCP 2025-11-25, client/sampling: `ToolUseContent`.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    ToolUseContent tagged {
+    ToolUseContent skipping "type" {
         /// Names this use in the [`ToolResultContent`] that answers it.
         id: String = "id", Required;
         /// The tool's name.
@@ -131,20 +131,17 @@ message! {
     }
 }
 
-/// Hints for showing something; none of them is to be relied on.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Annotations {
-    /// Whom it is for.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub audience: Option<Vec<Role>>,
-    /// How much it matters, from 0 to 1 by the specification, unchecked.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub priority: Option<f64>,
-    /// When it last changed, in ISO 8601 by the specification, unchecked (since 2025-06-18).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub last_modified: Option<String>,
+message! {
+    /// Hints for showing something; none of them is to be relied on.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    Annotations {
+        /// Whom it is for.
+        audience: Option<Vec<Role>> = "audience", Hint;
+        /// How much it matters, from 0 to 1 by the specification, unchecked.
+        priority: Option<f64> = "priority", Hint;
+        /// When it last changed, in ISO 8601 by the specification, unchecked.
+        last_modified: Option<String> = "lastModified", Hint, since V2025_06_18;
+    }
 }
 
 impl Content {
@@ -162,18 +159,58 @@ impl Content {
         }
     }
 
+    /// Whether `version` has this kind of block; unknown kinds are not judged.
+    fn is_in(&self, version: ProtocolVersion) -> bool {
+        match self {
+            Self::Image(_) | Self::Other(_) | Self::Resource(_) | Self::Text(_) => true,
+            Self::Audio(_) => version >= ProtocolVersion::V2025_03_26,
+            Self::ResourceLink(_) => version >= ProtocolVersion::V2025_06_18,
+            Self::ToolResult(_) | Self::ToolUse(_) => version >= ProtocolVersion::V2025_11_25,
+        }
+    }
+
     /// The `type` member, where there is one.
     #[must_use]
     pub fn kind(&self) -> Option<String> {
         match self {
             Self::Audio(_) => Some("audio".to_owned()),
             Self::Image(_) => Some("image".to_owned()),
-            Self::Other(raw) => kind_of(raw).map(Cow::into_owned),
+            Self::Other(raw) => raw.kind().map(Cow::into_owned),
             Self::Resource(_) => Some("resource".to_owned()),
             Self::ResourceLink(_) => Some("resource_link".to_owned()),
             Self::Text(_) => Some("text".to_owned()),
             Self::ToolResult(_) => Some("tool_result".to_owned()),
             Self::ToolUse(_) => Some("tool_use".to_owned()),
+        }
+    }
+}
+
+impl Versioned for Content {
+    fn fits(&self, version: ProtocolVersion) -> bool {
+        self.is_in(version)
+            && match self {
+                Self::Audio(block) | Self::Image(block) => block.fits(version),
+                Self::Other(_) => true,
+                Self::Resource(block) => block.fits(version),
+                Self::ResourceLink(block) => block.fits(version),
+                Self::Text(block) => block.fits(version),
+                Self::ToolResult(block) => block.fits(version),
+                Self::ToolUse(block) => block.fits(version),
+            }
+    }
+
+    fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+        if !self.is_in(version) {
+            return Err(NotInVersion { what: "this kind of content", version });
+        }
+        match self {
+            Self::Audio(block) | Self::Image(block) => block.fit(version),
+            Self::Other(_) => Ok(()),
+            Self::Resource(block) => block.fit(version),
+            Self::ResourceLink(block) => block.fit(version),
+            Self::Text(block) => block.fit(version),
+            Self::ToolResult(block) => block.fit(version),
+            Self::ToolUse(block) => block.fit(version),
         }
     }
 }
@@ -211,7 +248,7 @@ impl<'de> Deserialize<'de> for Content {
         if !raw.is_object() {
             return Err(D::Error::custom("a content block must be an object"));
         }
-        let read = match kind_of(&raw).as_deref() {
+        let read = match raw.kind().as_deref() {
             Some("audio") => raw.decode().map(Self::Audio),
             Some("image") => raw.decode().map(Self::Image),
             Some("resource") => raw.decode().map(Self::Resource),
@@ -228,25 +265,4 @@ impl<'de> Deserialize<'de> for Content {
             read => Ok(read.unwrap_or(Self::Other(raw))),
         }
     }
-}
-
-fn kind_of(raw: &RawJson) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Kind {
-        #[serde(rename = "type")]
-        kind: String,
-    }
-    leading_kind(raw.get())
-        .map(Cow::Borrowed)
-        .or_else(|| raw.decode::<Kind>().ok().map(|read| Cow::Owned(read.kind)))
-}
-
-/// The kind of a block that begins with it and names none a second time: almost every server writes
-/// that, and a large block is then not read through just for its kind.
-fn leading_kind(block: &str) -> Option<&str> {
-    let member = block.strip_prefix('{')?.trim_ascii_start().strip_prefix("\"type\"")?;
-    let value = member.trim_ascii_start().strip_prefix(':')?.trim_ascii_start();
-    let (kind, rest) = value.strip_prefix('"')?.split_once('"')?;
-    let is_plain = !kind.contains('\\') && memmem::find(rest.as_bytes(), b"\"type\"").is_none();
-    is_plain.then_some(kind)
 }

@@ -9,6 +9,8 @@ use crate::open_enum::open_enum;
 use crate::raw_json::RawJson;
 use crate::request::{Notification, Request};
 use crate::tasks::TaskRequest;
+use crate::version::ProtocolVersion;
+use crate::versioned::{NotInVersion, Versioned};
 
 /// Asks a person, through the client (since 2025-06-18).
 ///
@@ -33,13 +35,13 @@ message! {
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     ElicitForm {
         /// `form` or absent.
-        mode: Option<ElicitMode> = "mode", Optional;
+        mode: Option<ElicitMode> = "mode", Optional, since V2025_11_25;
         /// What the person is told; untrusted.
         message: String = "message", Required;
         /// The fields of the form.
         requested_schema: FormSchema = "requestedSchema", Required;
-        /// Asks for a task instead of an answer (2025-11-25 only).
-        task: Option<TaskRequest> = "task", Optional;
+        /// Asks for a task instead of an answer.
+        task: Option<TaskRequest> = "task", Optional, only V2025_11_25;
         /// Metadata, as received.
         meta: Option<RawJson> = "_meta", Optional;
     }
@@ -58,10 +60,10 @@ message! {
         message: String = "message", Required;
         /// What is to be opened; untrusted, never opened without consent.
         url: String = "url", Required;
-        /// Names the elicitation in [`ElicitationComplete`] (2025-11-25 only).
-        elicitation_id: Option<String> = "elicitationId", Optional;
-        /// Asks for a task instead of an answer (2025-11-25 only).
-        task: Option<TaskRequest> = "task", Optional;
+        /// Names the elicitation in [`ElicitationComplete`].
+        elicitation_id: Option<String> = "elicitationId", Optional, only V2025_11_25;
+        /// Asks for a task instead of an answer.
+        task: Option<TaskRequest> = "task", Optional, only V2025_11_25;
         /// Metadata, as received.
         meta: Option<RawJson> = "_meta", Optional;
     }
@@ -85,8 +87,8 @@ message! {
         action: ElicitAction = "action", Required;
         /// What the person has filled in; only with [`ElicitAction::Accept`], and never for a URL.
         content: Option<Entries<FieldValue>> = "content", Optional;
-        /// Metadata (not since 2026-07-28).
-        meta: Option<RawJson> = "_meta", Optional;
+        /// Metadata.
+        meta: Option<RawJson> = "_meta", Optional, until V2025_11_25;
     }
 }
 
@@ -193,6 +195,27 @@ impl Notification for ElicitationComplete {
     const METHOD: Method = Method::ELICITATION_COMPLETE;
 }
 
+impl Versioned for Elicit {
+    fn fits(&self, version: ProtocolVersion) -> bool {
+        match self {
+            Self::Form(form) => form.fits(version),
+            Self::Other(_) => true,
+            Self::Url(url) => version >= ProtocolVersion::V2025_11_25 && url.fits(version),
+        }
+    }
+
+    fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+        match self {
+            Self::Form(form) => form.fit(version),
+            Self::Other(_) => Ok(()),
+            Self::Url(_) if version < ProtocolVersion::V2025_11_25 => {
+                Err(NotInVersion { what: "a request to open a URL", version })
+            }
+            Self::Url(url) => url.fit(version),
+        }
+    }
+}
+
 impl Serialize for Elicit {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -223,6 +246,7 @@ impl<'de> Deserialize<'de> for Elicit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::for_version;
 
     fn read(text: &str) -> Elicit {
         let read: Elicit = serde_json::from_str(text).unwrap();
@@ -279,6 +303,26 @@ mod tests {
         let odd = r#"{"action":"shrug","content":{"a":null,"b":{"c":1.0}}}"#;
         let read: ElicitResult = serde_json::from_str(odd).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), odd);
+    }
+
+    #[test]
+    fn what_an_older_version_cannot_say_is_left_out_or_refused() {
+        let asked = read(r#"{"mode":"url","message":"m","url":"https://a","elicitationId":"e"}"#);
+        assert!(for_version(&asked, ProtocolVersion::V2025_06_18).is_err());
+        assert!(
+            matches!(&*for_version(&asked, ProtocolVersion::V2025_11_25).unwrap(), fitted if *fitted == asked)
+        );
+        let fitted = for_version(&asked, ProtocolVersion::V2026_07_28).unwrap();
+        assert_eq!(
+            serde_json::to_string(&*fitted).unwrap(),
+            r#"{"mode":"url","message":"m","url":"https://a"}"#
+        );
+        let mut answer =
+            ElicitResult::accept(Entries::from_iter([("d".to_owned(), FieldValue::Many(vec![]))]));
+        assert!(for_version(&answer, ProtocolVersion::V2025_06_18).is_err());
+        answer.meta = Some(RawJson::empty_object());
+        assert!(for_version(&answer, ProtocolVersion::V2025_11_25).unwrap().meta.is_some());
+        assert!(for_version(&answer, ProtocolVersion::V2026_07_28).unwrap().meta.is_none());
     }
 
     #[test]

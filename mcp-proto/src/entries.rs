@@ -50,6 +50,10 @@ impl<T> Entries<T> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
     /// Removes every entry but the last of each name.
     fn keep_last(&mut self) {
         let mut order: Vec<usize> = (0..self.0.len()).collect();

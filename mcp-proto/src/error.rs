@@ -1,8 +1,7 @@
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use crate::lenient;
+use crate::message::message;
+use crate::other_members::OtherMembers;
 use crate::raw_json::RawJson;
 
 /// Error codes of JSON-RPC and MCP.
@@ -30,27 +29,30 @@ pub mod code {
     pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
 }
 
-/// The `error` member of a JSON-RPC response.
-///
-/// `Display` shows code and message, the message escaped and cut at 8 KiB; `data` is never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ErrorObject {
-    /// What kind of error, see [`code`].
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub code: i64,
-    /// One sentence, as received: escape it before showing it.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub message: String,
-    /// Details in a form that depends on the code, as received.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<RawJson>,
+message! {
+    /// The `error` member of a JSON-RPC response; in all versions.
+    ///
+    /// `Display` and `Debug` show code and message, the message escaped and cut at 8 KiB; `data` is never
+    /// shown.
+    ///
+    /// # Source
+    ///
+    /// JSON-RPC 2.0, section 5.1.
+    #[derive(Clone, PartialEq, Eq)]
+    ErrorObject {
+        /// What kind of error, see [`code`].
+        code: i64 = "code", OrDefault;
+        /// One sentence, as received: escape it before showing it.
+        message: String = "message", OrDefault;
+        /// Details in a form that depends on the code, as received.
+        data: Option<RawJson> = "data", Optional;
+    }
 }
 
 impl ErrorObject {
     /// Makes an error without details.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, other: OtherMembers::default() }
     }
 }
 

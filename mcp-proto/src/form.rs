@@ -5,6 +5,8 @@ use crate::entries::Entries;
 use crate::message::message;
 use crate::open_enum::open_enum;
 use crate::raw_json::RawJson;
+use crate::version::ProtocolVersion;
+use crate::versioned::{NotInVersion, Versioned};
 
 message! {
     /// What a form asks for: a flat object of fields.
@@ -16,8 +18,8 @@ message! {
     FormSchema {
         /// What is filled in: an object.
         kind: FormKind = "type", OrDefault;
-        /// The dialect of JSON Schema (since 2025-11-25).
-        dialect: Option<String> = "$schema", Hint;
+        /// The dialect of JSON Schema.
+        dialect: Option<String> = "$schema", Hint, since V2025_11_25;
         /// The fields by name, in the order in which they are to be shown.
         properties: Entries<FieldSchema> = "properties", Nullable;
         /// The names of the fields that must be filled in.
@@ -59,7 +61,7 @@ pub enum FieldSchema {
 message! {
     /// Asks for a text.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    TextSchema tagged {
+    TextSchema skipping "type" {
         /// Name for people.
         title: Option<String> = "title", Hint;
         /// What belongs in it; untrusted.
@@ -70,8 +72,8 @@ message! {
         max_length: Option<u64> = "maxLength", Hint;
         /// What the text must be.
         format: Option<TextFormat> = "format", Hint;
-        /// What to propose (since 2025-11-25).
-        default: Option<String> = "default", Hint;
+        /// What to propose.
+        default: Option<String> = "default", Hint, since V2025_11_25;
     }
 }
 
@@ -103,8 +105,8 @@ message! {
         minimum: Option<Number> = "minimum", Hint;
         /// The greatest one.
         maximum: Option<Number> = "maximum", Hint;
-        /// What to propose (since 2025-11-25).
-        default: Option<Number> = "default", Hint;
+        /// What to propose.
+        default: Option<Number> = "default", Hint, since V2025_11_25;
     }
 }
 
@@ -121,7 +123,7 @@ open_enum! {
 message! {
     /// Asks for yes or no.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    BooleanSchema tagged {
+    BooleanSchema skipping "type" {
         /// Name for people.
         title: Option<String> = "title", Hint;
         /// What it means; untrusted.
@@ -136,7 +138,7 @@ message! {
     ///
     /// The list comes in one of three forms, which [`SingleSelectSchema::choices`] reads alike.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    SingleSelectSchema tagged {
+    SingleSelectSchema skipping "type" {
         /// Name for people.
         title: Option<String> = "title", Hint;
         /// What belongs in it; untrusted.
@@ -145,17 +147,17 @@ message! {
         values: Option<Vec<String>> = "enum", Optional;
         /// Names for people, one for each of `values`; superseded by `titled`.
         value_titles: Option<Vec<String>> = "enumNames", Hint;
-        /// The texts with names for people (since 2025-11-25).
-        titled: Option<Vec<TitledValue>> = "oneOf", Optional;
-        /// What to propose (since 2025-11-25).
-        default: Option<String> = "default", Hint;
+        /// The texts with names for people.
+        titled: Option<Vec<TitledValue>> = "oneOf", Optional, since V2025_11_25;
+        /// What to propose.
+        default: Option<String> = "default", Hint, since V2025_11_25;
     }
 }
 
 message! {
     /// Asks for any number of texts out of a list (since 2025-11-25).
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    MultiSelectSchema tagged {
+    MultiSelectSchema skipping "type" {
         /// Name for people.
         title: Option<String> = "title", Hint;
         /// What belongs in it; untrusted.
@@ -334,6 +336,49 @@ fn choices<'a>(
     of_titled.chain(of_values).collect()
 }
 
+impl Versioned for FieldSchema {
+    fn fits(&self, version: ProtocolVersion) -> bool {
+        match self {
+            Self::Boolean(field) => field.fits(version),
+            Self::MultiSelect(_) => version >= ProtocolVersion::V2025_11_25,
+            Self::Number(field) => field.fits(version),
+            Self::Other(_) => true,
+            Self::SingleSelect(field) => field.fits(version),
+            Self::Text(field) => field.fits(version),
+        }
+    }
+
+    fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+        match self {
+            Self::Boolean(field) => field.fit(version),
+            Self::MultiSelect(_) if self.fits(version) => Ok(()),
+            Self::MultiSelect(_) => Err(NotInVersion { what: "a field of several texts", version }),
+            Self::Number(field) => field.fit(version),
+            Self::Other(_) => Ok(()),
+            // Without its texts it would take any.
+            Self::SingleSelect(field) if field.values.is_none() && !field.fits(version) => {
+                Err(NotInVersion { what: "a list of texts with names", version })
+            }
+            Self::SingleSelect(field) => field.fit(version),
+            Self::Text(field) => field.fit(version),
+        }
+    }
+}
+
+impl Versioned for FieldValue {
+    fn fits(&self, version: ProtocolVersion) -> bool {
+        !matches!(self, Self::Many(_)) || version >= ProtocolVersion::V2025_11_25
+    }
+
+    fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+        if self.fits(version) {
+            Ok(())
+        } else {
+            Err(NotInVersion { what: "an answer of several texts", version })
+        }
+    }
+}
+
 impl Serialize for FieldSchema {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -414,6 +459,7 @@ impl<'de> Deserialize<'de> for FieldValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::for_version;
 
     fn form(properties: &str) -> FormSchema {
         serde_json::from_str(&format!(r#"{{"type":"object","properties":{properties},"required":["t"]}}"#))
@@ -488,6 +534,32 @@ mod tests {
             assert_eq!(form.defaults(), Entries::new(), "{field}");
             assert_eq!(form.properties.len(), 1, "{field}");
         }
+    }
+
+    #[test]
+    fn what_an_older_version_cannot_ask_for_is_left_out_or_refused() {
+        let old = ProtocolVersion::V2025_06_18;
+        let fitted = |field: &str| {
+            let field: FieldSchema = serde_json::from_str(field).unwrap();
+            for_version(&field, old).map(|field| serde_json::to_string(&*field).unwrap())
+        };
+        for (field, expected) in [
+            (r#"{"type":"string","default":"a"}"#, r#"{"type":"string"}"#),
+            (r#"{"type":"integer","default":1}"#, r#"{"type":"integer"}"#),
+            (r#"{"type":"boolean","default":true}"#, r#"{"type":"boolean","default":true}"#),
+            (r#"{"type":"string","enum":["a"],"default":"a"}"#, r#"{"type":"string","enum":["a"]}"#),
+        ] {
+            assert_eq!(fitted(field).unwrap(), expected);
+        }
+        for field in [
+            r#"{"type":"array","items":{"type":"string","enum":["a"]}}"#,
+            r#"{"type":"string","oneOf":[{"const":"a","title":"A"}]}"#,
+        ] {
+            assert_eq!(fitted(field).unwrap_err().version, old, "{field}");
+        }
+        let several = FieldValue::Many(vec!["a".to_owned()]);
+        assert!(for_version(&several, old).is_err());
+        assert_eq!(*for_version(&several, ProtocolVersion::V2025_11_25).unwrap(), several);
     }
 
     #[test]

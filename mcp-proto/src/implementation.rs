@@ -1,51 +1,48 @@
-use serde::{Deserialize, Serialize};
+use crate::message::message;
 
-use crate::lenient;
-
-/// Names a client or server program.
-///
-/// Both name and version are empty when the peer did not say. Everything here is the peer's own
-/// claim: it identifies nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Implementation {
-    /// Name for machines.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub name: String,
-    /// Name for people (since 2025-06-18).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// Version of the program, in its own form.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub version: String,
-    /// What the program is for (since 2025-11-25).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Where to read about it (since 2025-11-25).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub website_url: Option<String>,
-    /// Pictures of it (since 2025-11-25).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub icons: Option<Vec<Icon>>,
+message! {
+    /// Names a client or server program; in all versions.
+    ///
+    /// Both name and version are empty when the peer did not say. Everything here is the peer's own
+    /// claim: it identifies nothing.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic: `Implementation`.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    Implementation {
+        /// Name for machines.
+        name: String = "name", OrDefault;
+        /// Name for people.
+        title: Option<String> = "title", Hint, since V2025_06_18;
+        /// Version of the program, in its own form.
+        version: String = "version", OrDefault;
+        /// What the program is for.
+        description: Option<String> = "description", Hint, since V2025_11_25;
+        /// Where to read about it.
+        website_url: Option<String> = "websiteUrl", Hint, since V2025_11_25;
+        /// Pictures of it.
+        icons: Option<Vec<Icon>> = "icons", Hint, since V2025_11_25;
+    }
 }
 
-/// A picture to show beside a name (since 2025-11-25).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Icon {
-    /// Where the picture is: an `https:` or `data:` URI, untrusted.
-    pub src: String,
-    /// Its media type.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub mime_type: Option<String>,
-    /// Its sizes, `48x48` or `any`.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub sizes: Option<Vec<String>>,
-    /// The background it is made for, `dark` or `light`.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub theme: Option<String>,
+message! {
+    /// A picture to show beside a name (since 2025-11-25).
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic: `Icon`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    Icon {
+        /// Where the picture is: an `https:` or `data:` URI, untrusted.
+        src: String = "src", Required;
+        /// Its media type.
+        mime_type: Option<String> = "mimeType", Hint;
+        /// Its sizes, `48x48` or `any`.
+        sizes: Option<Vec<String>> = "sizes", Hint;
+        /// The background it is made for, `dark` or `light`.
+        theme: Option<String> = "theme", Hint;
+    }
 }
 
 impl Implementation {

@@ -2,51 +2,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::capabilities::{ClientCapabilities, ServerCapabilities};
 use crate::implementation::Implementation;
-use crate::lenient;
+use crate::message::message;
 use crate::method::Method;
+use crate::other_members::OtherMembers;
 use crate::raw_json::RawJson;
 use crate::request::{Notification, Request};
 use crate::version::ProtocolVersion;
+use crate::versioned::Versioned;
 
-/// Opens a legacy connection; never cancelled, never sent to a modern server.
-///
-/// # Source
-///
-/// MCP 2025-11-25, basic/lifecycle.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Initialize {
-    /// The version offered, a legacy one.
-    pub protocol_version: ProtocolVersion,
-    /// What we can do for the server.
-    pub capabilities: ClientCapabilities,
-    /// Who we are.
-    pub client_info: Implementation,
+message! {
+    /// Opens a legacy connection; never cancelled, never sent to a modern server (until 2025-11-25).
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25, basic/lifecycle.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    Initialize skipping "_meta" {
+        /// The version offered, a legacy one.
+        protocol_version: ProtocolVersion = "protocolVersion", Required;
+        /// What we can do for the server.
+        capabilities: ClientCapabilities = "capabilities", Required;
+        /// Who we are.
+        client_info: Implementation = "clientInfo", Required;
+    }
 }
 
-/// The answer to [`Initialize`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct InitializeResult {
-    /// The version the server has chosen, as received: it may be one that is not spoken here.
-    pub protocol_version: String,
-    /// What the server can do.
-    #[serde(default, deserialize_with = "lenient::nullable")]
-    pub capabilities: ServerCapabilities,
-    /// Which program the server is.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub server_info: Implementation,
-    /// How to use the server, for a model to read; untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<String>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// The answer to [`Initialize`].
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    InitializeResult {
+        /// The version the server has chosen, as received: it may be one that is not spoken here.
+        protocol_version: String = "protocolVersion", Required;
+        /// What the server can do.
+        capabilities: ServerCapabilities = "capabilities", Nullable;
+        /// Which program the server is.
+        server_info: Implementation = "serverInfo", OrDefault;
+        /// How to use the server, for a model to read; untrusted.
+        instructions: Option<String> = "instructions", Hint;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional;
+    }
 }
 
-/// Ends the legacy handshake.
+/// Ends the legacy handshake (until 2025-11-25).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Initialized {}
 
@@ -57,14 +55,19 @@ impl Initialize {
         Self::offering(ProtocolVersion::NEWEST_LEGACY, client_info, capabilities)
     }
 
-    /// Offers `version`; what it cannot express of `capabilities` is left out.
+    /// Offers `version`; what it cannot express of the other two is left out.
     #[must_use]
     pub fn offering(
         version: ProtocolVersion,
         client_info: Implementation,
         capabilities: &ClientCapabilities,
     ) -> Self {
-        Self { protocol_version: version, capabilities: capabilities.for_version(version), client_info }
+        let capabilities = capabilities.for_version(version);
+        let mut offered =
+            Self { protocol_version: version, capabilities, client_info, other: OtherMembers::default() };
+        // Nothing in here is refused: names and pictures can always be left out.
+        let _ = offered.client_info.fit(version);
+        offered
     }
 }
 

@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
+mod cancelled;
 mod capabilities;
+mod completion;
 mod content;
 mod discover;
 mod elicitation;
@@ -9,7 +11,9 @@ mod encode;
 mod entries;
 mod envelope;
 mod error;
+mod error_meaning;
 mod escape;
+pub mod extension;
 mod form;
 mod header_value;
 mod id;
@@ -17,13 +21,13 @@ mod implementation;
 mod initialize;
 mod input_required;
 mod last_wins;
-mod lenient;
+mod list;
+mod logging;
 mod members;
 mod message;
 mod meta;
 mod method;
 pub mod negotiation;
-mod notifications;
 mod open_enum;
 mod other_members;
 mod param_headers;
@@ -31,6 +35,7 @@ mod payload;
 mod peer;
 mod ping;
 pub mod probe;
+mod progress;
 mod prompts;
 mod raw_json;
 mod redact;
@@ -42,17 +47,22 @@ mod rule;
 mod sampling;
 mod secret;
 mod server_request;
+pub mod skills;
 mod sniff;
-mod tasks;
+mod subscriptions;
+pub mod tasks;
 mod tool_sieve;
 mod tools;
+mod trace_context;
 mod version;
+mod versioned;
 
 // Envelopes: what every message is wrapped in.
 pub use encode::{MetaMembers, encode_error, encode_notification, encode_request, encode_result};
 pub use entries::Entries;
 pub use envelope::{EnvelopeError, EnvelopeFault, Frame, Message, Outcome, parse_frame};
 pub use error::{ErrorObject, code};
+pub use error_meaning::{ErrorMeaning, MissingClientCapability, UnsupportedVersion};
 pub use id::RequestId;
 pub use meta::meta_key;
 pub use method::Method;
@@ -62,12 +72,14 @@ pub use raw_json::RawJson;
 pub use request::{Notification, Paginated, Request};
 pub use result_type::ResultType;
 pub use sniff::sniff_id;
+pub use trace_context::{TraceContext, TraceContextError};
 pub use version::{Era, ProtocolVersion};
+pub use versioned::{NotInVersion, Versioned, for_version};
 
 // Opening a connection; the rules for it are in `negotiation` and `probe`.
 pub use capabilities::{
-    ClientCapabilities, ClientTasksCapability, ElicitationCapability, ListCapability, ResourcesCapability,
-    SamplingCapability, ServerCapabilities,
+    ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
+    SamplingCapability, ServerCapabilities, TasksCapability,
 };
 pub use discover::{Discover, DiscoverResult};
 pub use implementation::{Icon, Implementation};
@@ -75,12 +87,17 @@ pub use initialize::{Initialize, InitializeResult, Initialized};
 pub use peer::PeerInfo;
 pub use ping::{EmptyResult, Ping};
 
-// Operations.
+// Operations; those of extensions are in `skills` and `tasks`.
 pub use cache::CacheScope;
+pub use completion::{
+    Complete, CompleteResult, Completion, CompletionArgument, CompletionContext, CompletionReference,
+    PromptReference, ResourceReference,
+};
 pub use content::{
     Annotations, Content, EmbeddedResource, MediaContent, Role, TextContent, ToolResultContent,
     ToolUseContent,
 };
+pub use logging::{LogLevel, LogMessage, SetLogLevel};
 pub use prompts::{
     GetPrompt, GetPromptResult, ListPrompts, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
@@ -88,7 +105,9 @@ pub use resources::{
     ListResourceTemplates, ListResourceTemplatesResult, ListResources, ListResourcesResult, ReadResource,
     ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
 };
-pub use tools::{CallTool, CallToolResult, ListTools, ListToolsResult, Tool, ToolAnnotations};
+pub use tools::{
+    CallTool, CallToolResult, ListTools, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+};
 
 // What a server asks of its client.
 pub use elicitation::{
@@ -106,17 +125,19 @@ pub use sampling::{
     SamplingMessage, StopReason, ToolChoice, ToolChoiceMode,
 };
 pub use server_request::ServerRequest;
-pub use tasks::TaskRequest;
+
+// Requests and what goes on beside them.
+pub use cancelled::Cancelled;
+pub use progress::Progress;
+pub use subscriptions::{
+    Listen, ListenResult, PromptListChanged, ResourceListChanged, ResourceUpdated, SubscribeResource,
+    SubscriptionAcknowledged, SubscriptionFilter, ToolListChanged, UnsubscribeResource, subscription_id,
+};
 
 // What a request mirrors into HTTP headers.
 pub use header_value::encode_header_value;
 pub use param_headers::{InvalidAnnotation, MirrorError, ParamHeaders};
 pub use tool_sieve::{RejectedTool, SievedTools};
-
-// Notifications.
-pub use notifications::{
-    Cancelled, LogLevel, LogMessage, Progress, PromptListChanged, ResourceListChanged, ToolListChanged,
-};
 
 // Showing what came from outside.
 pub use escape::escape;

@@ -5,40 +5,48 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
-/// Declares an object of the protocol: a struct, and how it is read and written.
+/// Declares an object of the protocol: a struct, how it is read and written, and for which versions.
 ///
 /// Each line names a member, its type, its name on the wire, and the rule of [`crate::rule`] by which it
-/// is read. Members without a line are kept in `other` and written back. A member that is repeated
-/// counts with its last value. `tagged` leaves out the member `type`, which whoever reads the object
-/// has looked at before.
+/// is read; then, unless every version has it, those that do: `since` one, `until` one, or `only` one,
+/// which is also added to its docs. Members without a line are kept in `other` and written back. A
+/// member that is repeated counts with its last value. `skipping` names one that is neither kept nor
+/// written, because whoever reads or writes the object takes care of it.
 macro_rules! message {
     (
         $(#[$attribute:meta])*
-        $name:ident $($tagged:ident)? {
-            $($(#[$doc:meta])* $member:ident: $type:ty = $wire:literal, $rule:ident;)*
+        $name:ident $(skipping $skipped:literal)? {
+            $(
+                $(#[$doc:meta])*
+                $member:ident: $type:ty = $wire:literal, $rule:ident $(, $bound:ident $version:ident)?;
+            )*
         }
     ) => {
         $(#[$attribute])*
         #[non_exhaustive]
         pub struct $name {
-            $($(#[$doc])* pub $member: $type,)*
+            $(
+                $(#[$doc])*
+                $(#[doc = ""] #[doc = $crate::message::in_words!($bound $version)])?
+                pub $member: $type,
+            )*
             /// Members that have no name here, as received; they are written back.
             pub other: $crate::other_members::OtherMembers,
         }
 
         impl $crate::message::Object for $name {
             fn read<'de, A: serde::de::MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
-                #[allow(non_camel_case_types, reason = "named after the members")]
+                #[allow(non_camel_case_types, dead_code, reason = "named after the members; not all skip one")]
                 enum Name {
                     $($member,)*
-                    $($tagged,)?
+                    Skipped,
                     Other(String),
                 }
                 $(let mut $member: Option<$type> = None;)*
                 let mut other = $crate::other_members::OtherMembers::default();
                 while let Some(found) = map.next_key_seed($crate::message::NameReader(|text: &str| match text {
                     $($wire => Name::$member,)*
-                    $($crate::message::tag!($tagged) => Name::$tagged,)?
+                    $($skipped => Name::Skipped,)?
                     _ => Name::Other(text.to_owned()),
                 }))? {
                     match found {
@@ -46,7 +54,7 @@ macro_rules! message {
                             let value = $crate::rule::Value::<$crate::rule::$rule, $type>::default();
                             $member = Some(map.next_value_seed(value)?);
                         })*
-                        $(Name::$tagged => drop(map.next_value::<serde::de::IgnoredAny>()?),)?
+                        Name::Skipped => drop(map.next_value::<serde::de::IgnoredAny>()?),
                         Name::Other(text) => other.push(&text, map.next_value()?),
                     }
                 }
@@ -74,17 +82,78 @@ macro_rules! message {
                 map.end()
             }
         }
+
+        impl $crate::versioned::Versioned for $name {
+            fn fits(&self, version: $crate::version::ProtocolVersion) -> bool {
+                let _ = version;
+                $(
+                    $(if !$crate::message::holds!(version, $bound $version)
+                        && <$crate::rule::$rule as $crate::rule::Rule<$type>>::is_written(&self.$member)
+                    {
+                        return false;
+                    })?
+                    if !$crate::versioned::Versioned::fits(&self.$member, version) {
+                        return false;
+                    }
+                )*
+                true
+            }
+
+            fn fit(
+                &mut self,
+                version: $crate::version::ProtocolVersion,
+            ) -> Result<(), $crate::versioned::NotInVersion> {
+                let _ = version;
+                $(
+                    $(if !$crate::message::holds!(version, $bound $version)
+                        && let Some(absent) = <$crate::rule::$rule as $crate::rule::Rule<$type>>::absent()
+                    {
+                        self.$member = absent;
+                    })?
+                    $crate::versioned::Versioned::fit(&mut self.$member, version)?;
+                )*
+                Ok(())
+            }
+        }
     };
 }
 
-/// The name of the member that `tagged` leaves out.
-macro_rules! tag {
-    (tagged) => {
-        "type"
+/// Whether `version` is one of those that a line of [`message!`] names.
+macro_rules! holds {
+    ($version:expr, since $bound:ident) => {
+        $version >= $crate::version::ProtocolVersion::$bound
+    };
+    ($version:expr, until $bound:ident) => {
+        $version <= $crate::version::ProtocolVersion::$bound
+    };
+    ($version:expr, only $bound:ident) => {
+        $version == $crate::version::ProtocolVersion::$bound
     };
 }
 
-pub(crate) use {message, tag};
+/// What the docs say of the versions that a line of [`message!`] names.
+macro_rules! in_words {
+    (since V2025_03_26) => {
+        "Since 2025-03-26."
+    };
+    (since V2025_06_18) => {
+        "Since 2025-06-18."
+    };
+    (since V2025_11_25) => {
+        "Since 2025-11-25."
+    };
+    (since V2026_07_28) => {
+        "Since 2026-07-28."
+    };
+    (until V2025_11_25) => {
+        "Until 2025-11-25."
+    };
+    (only V2025_11_25) => {
+        "Only in 2025-11-25."
+    };
+}
+
+pub(crate) use {holds, in_words, message};
 
 /// What [`message!`] has declared.
 pub(crate) trait Object: Sized {
@@ -115,7 +184,7 @@ pub(crate) fn or_absent<R: crate::rule::Rule<T>, T, E: Error>(
     read.or_else(R::absent).ok_or_else(|| E::missing_field(name))
 }
 
-/// Reads the name of a member without a copy.
+/// Reads a name without a copy of what is known.
 pub(crate) struct NameReader<F>(pub(crate) F);
 
 impl<'de, K, F: FnOnce(&str) -> K> DeserializeSeed<'de> for NameReader<F> {
@@ -130,7 +199,7 @@ impl<K, F: FnOnce(&str) -> K> Visitor<'_> for NameReader<F> {
     type Value = K;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a member name")
+        f.write_str("a name")
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<K, E> {

@@ -4,6 +4,7 @@ use crate::id::RequestId;
 use crate::implementation::Implementation;
 use crate::payload::DecodeError;
 use crate::version::ProtocolVersion;
+use crate::versioned::Versioned;
 
 /// Names of `_meta` members that the protocol gives a meaning.
 ///
@@ -11,20 +12,30 @@ use crate::version::ProtocolVersion;
 ///
 /// MCP 2026-07-28, basic: `RequestMetaObject`, `ResultMetaObject`, `NotificationMetaObject`.
 pub mod meta_key {
+    /// In requests: what the application says along a trace, see [`TraceContext`](crate::TraceContext).
+    pub const BAGGAGE: &str = "baggage";
     /// In every modern request: what the client can do for this request.
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// In modern requests: which program the client is.
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
     /// In modern requests: the lowest level of log messages that are wanted with the answer.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    /// In results that say a request has become a task: what to tell the model at once (2025-11-25 only).
+    pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
     /// In requests: names the request in progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
     /// In every modern request: the version it is written in.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    /// In messages about a task: which one, as an object with a `taskId` (2025-11-25 only).
+    pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
     /// In modern results: which program the server is.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// In modern notifications: the subscription they belong to.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+    /// In requests: which trace they belong to, see [`TraceContext`](crate::TraceContext).
+    pub const TRACEPARENT: &str = "traceparent";
+    /// In requests: what single vendors say along a trace, see [`TraceContext`](crate::TraceContext).
+    pub const TRACESTATE: &str = "tracestate";
 
     /// Whether `key` follows the grammar of `_meta` keys: a prefix of labels that is optional and ends
     /// with `/`, then a name.
@@ -78,7 +89,10 @@ impl MetaMembers {
         members.push(meta_key::PROTOCOL_VERSION, &version)?;
         members.push(meta_key::CLIENT_CAPABILITIES, &capabilities.for_version(version))?;
         if let Some(client_info) = client_info {
-            members.push(meta_key::CLIENT_INFO, client_info)?;
+            let mut client_info = client_info.clone();
+            // Nothing in here is refused: names and pictures can always be left out.
+            let _ = client_info.fit(version);
+            members.push(meta_key::CLIENT_INFO, &client_info)?;
         }
         Ok(members)
     }

@@ -1,8 +1,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::DeserializeSeed;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::message::NameReader;
 use crate::version::Era;
 
 /// The name of a request or notification.
@@ -191,7 +193,7 @@ impl Serialize for Method {
 
 impl<'de> Deserialize<'de> for Method {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Cow::<'de, str>::deserialize(deserializer).map(|name| Self::from_wire(&name))
+        NameReader(Self::from_wire).deserialize(deserializer)
     }
 }
 
@@ -282,6 +284,16 @@ mod tests {
                 .iter()
                 .all(|method| matches!(Method::from_wire(method.as_str()).0, Cow::Borrowed(_)))
         );
+    }
+
+    #[test]
+    fn the_readme_has_a_row_for_each_method() {
+        let readme = include_str!("../README.md");
+        let named = |name: &str| readme.lines().any(|line| line.starts_with("| `") && line.contains(name));
+        for method in Method::KNOWN {
+            assert!(named(&format!("`{}`", method.as_str())), "{method}");
+        }
+        assert!(!named("`x/y`"));
     }
 
     #[test]

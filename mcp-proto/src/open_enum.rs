@@ -30,6 +30,8 @@ macro_rules! open_enum {
             }
         }
 
+        impl $crate::versioned::Versioned for $name {}
+
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())
@@ -38,8 +40,10 @@ macro_rules! open_enum {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let name = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
-                Ok(Self::from(name.as_ref()))
+                serde::de::DeserializeSeed::deserialize(
+                    $crate::message::NameReader(|name: &str| Self::from(name)),
+                    deserializer,
+                )
             }
         }
     };

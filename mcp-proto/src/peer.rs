@@ -39,7 +39,7 @@ impl PeerInfo {
         Self {
             era: version.era(),
             version,
-            server: result.server_info,
+            server: result.server_info(),
             capabilities: result.capabilities,
             instructions: result.instructions,
         }

@@ -1,134 +1,112 @@
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use crate::cache::CacheScope;
 use crate::content::{Content, Role};
 use crate::implementation::Icon;
-use crate::lenient;
+use crate::list::list;
+use crate::message::message;
 use crate::method::Method;
+use crate::other_members::OtherMembers;
 use crate::raw_json::RawJson;
-use crate::request::{Paginated, Request};
+use crate::request::Request;
+use crate::result_type::ResultType;
 
-/// Lists the prompts of a server, one page at a time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ListPrompts {
-    /// Which page, as given by the page before; `None` is the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
+list! {
+    /// Lists the prompts of a server, one page at a time; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/prompts: `prompts/list`.
+    ListPrompts = PROMPTS_LIST;
+    /// One page of [`ListPrompts`].
+    ListPromptsResult {
+        /// The prompts, in the order of the server.
+        prompts: Vec<Prompt> = "prompts";
+    }
 }
 
-/// One page of [`ListPrompts`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListPromptsResult {
-    /// The prompts, in the order of the server.
-    #[serde(deserialize_with = "lenient::list")]
-    pub prompts: Vec<Prompt>,
-    /// Where the next page is; `None` ends the list, the empty text does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// How long the page may be reused, in milliseconds.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may be given a cached page.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// A text with gaps that a server fills in.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/prompts: `Prompt`.
+    #[derive(Debug, Clone, PartialEq)]
+    Prompt {
+        /// Name to ask for it by, untrusted.
+        name: String = "name", Required;
+        /// Name for people.
+        title: Option<String> = "title", Hint, since V2025_06_18;
+        /// What it is for; untrusted.
+        description: Option<String> = "description", Hint;
+        /// Its gaps.
+        arguments: Vec<PromptArgument> = "arguments", Sparse;
+        /// Pictures of it.
+        icons: Option<Vec<Icon>> = "icons", Hint, since V2025_11_25;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
+    }
 }
 
-/// A text with gaps that a server fills in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Prompt {
-    /// Name to ask for it by, untrusted.
-    pub name: String,
-    /// Name for people.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What it is for; untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Its gaps.
-    #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
-    pub arguments: Vec<PromptArgument>,
-    /// Pictures of it (since 2025-11-25).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub icons: Option<Vec<Icon>>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// One gap of a prompt.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    PromptArgument {
+        /// Name to give its value by.
+        name: String = "name", Required;
+        /// Name for people.
+        title: Option<String> = "title", Hint, since V2025_06_18;
+        /// What belongs in it; untrusted.
+        description: Option<String> = "description", Hint;
+        /// Whether it must be given.
+        required: Option<bool> = "required", Hint;
+    }
 }
 
-/// One gap of a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PromptArgument {
-    /// Name to give its value by.
-    pub name: String,
-    /// Name for people.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What belongs in it; untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Whether it must be given.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub required: Option<bool>,
+message! {
+    /// Fills a prompt in; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/prompts: `prompts/get`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    GetPrompt skipping "_meta" {
+        /// The prompt's name, exactly as listed.
+        name: String = "name", Required;
+        /// What to fill its gaps with.
+        arguments: Option<BTreeMap<String, String>> = "arguments", Optional;
+    }
 }
 
-/// Fills a prompt in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct GetPrompt {
-    /// The prompt's name, exactly as listed.
-    pub name: String,
-    /// What to fill its gaps with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<BTreeMap<String, String>>,
+message! {
+    /// The answer to [`GetPrompt`].
+    #[derive(Debug, Clone, Default, PartialEq)]
+    GetPromptResult {
+        /// What kind of result it is.
+        result_type: Option<ResultType> = "resultType", Hint, since V2026_07_28;
+        /// What the prompt is for; untrusted.
+        description: Option<String> = "description", Hint;
+        /// The text, as a conversation.
+        messages: Vec<PromptMessage> = "messages", List;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional;
+    }
 }
 
-/// The answer to [`GetPrompt`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct GetPromptResult {
-    /// What the prompt is for; untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// The text, as a conversation.
-    #[serde(deserialize_with = "lenient::list")]
-    pub messages: Vec<PromptMessage>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
-}
-
-/// One turn of a prompt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PromptMessage {
-    /// Who speaks.
-    pub role: Role,
-    /// What is said.
-    pub content: Content,
-}
-
-impl ListPrompts {
-    /// Asks for the first page.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+message! {
+    /// One turn of a prompt.
+    #[derive(Debug, Clone, PartialEq)]
+    PromptMessage {
+        /// Who speaks.
+        role: Role = "role", Required;
+        /// What is said.
+        content: Content = "content", Required;
     }
 }
 
 impl GetPrompt {
     /// Asks for `name` without arguments.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), arguments: None }
+        Self { name: name.into(), arguments: None, other: OtherMembers::default() }
     }
 
     /// Gives the arguments.
@@ -136,23 +114,6 @@ impl GetPrompt {
     pub fn with_arguments(mut self, arguments: BTreeMap<String, String>) -> Self {
         self.arguments = Some(arguments);
         self
-    }
-}
-
-impl Request for ListPrompts {
-    const METHOD: Method = Method::PROMPTS_LIST;
-    type Result = ListPromptsResult;
-}
-
-impl Paginated for ListPrompts {
-    type Item = Prompt;
-
-    fn page(cursor: Option<String>) -> Self {
-        Self { cursor }
-    }
-
-    fn split(result: ListPromptsResult) -> (Vec<Prompt>, Option<String>) {
-        (result.prompts, result.next_cursor)
     }
 }
 

@@ -1,6 +1,8 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
+use memchr::memmem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -63,6 +65,20 @@ impl RawJson {
     }
 }
 
+impl RawJson {
+    /// The member `type` of an object that is one of several kinds.
+    pub(crate) fn kind(&self) -> Option<Cow<'_, str>> {
+        #[derive(Deserialize)]
+        struct Kind {
+            #[serde(rename = "type")]
+            kind: String,
+        }
+        leading_kind(self.get())
+            .map(Cow::Borrowed)
+            .or_else(|| self.decode::<Kind>().ok().map(|read| Cow::Owned(read.kind)))
+    }
+}
+
 impl From<Box<RawValue>> for RawJson {
     fn from(value: Box<RawValue>) -> Self {
         Self(value)
@@ -96,4 +112,14 @@ impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawJson({} bytes)", self.0.get().len())
     }
+}
+
+/// The kind of an object that begins with it and names none a second time: almost every server writes
+/// that, and a large one is then not read through just for its kind.
+fn leading_kind(object: &str) -> Option<&str> {
+    let member = object.strip_prefix('{')?.trim_ascii_start().strip_prefix("\"type\"")?;
+    let value = member.trim_ascii_start().strip_prefix(':')?.trim_ascii_start();
+    let (kind, rest) = value.strip_prefix('"')?.split_once('"')?;
+    let is_plain = !kind.contains('\\') && memmem::find(rest.as_bytes(), b"\"type\"").is_none();
+    is_plain.then_some(kind)
 }

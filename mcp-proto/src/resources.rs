@@ -1,240 +1,149 @@
-use serde::{Deserialize, Serialize};
-
 use crate::cache::CacheScope;
 use crate::content::Annotations;
 use crate::implementation::Icon;
-use crate::lenient;
+use crate::list::list;
+use crate::message::message;
 use crate::method::Method;
+use crate::other_members::OtherMembers;
 use crate::raw_json::RawJson;
-use crate::request::{Paginated, Request};
+use crate::request::Request;
+use crate::result_type::ResultType;
 
-/// Lists the resources of a server, one page at a time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ListResources {
-    /// Which page, as given by the page before; `None` is the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-}
-
-/// One page of [`ListResources`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListResourcesResult {
-    /// The resources, in the order of the server.
-    #[serde(deserialize_with = "lenient::list")]
-    pub resources: Vec<Resource>,
-    /// Where the next page is; `None` ends the list, the empty text does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// How long the page may be reused, in milliseconds.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may be given a cached page.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
-}
-
-/// Something a server lets be read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Resource {
-    /// Its address, untrusted.
-    pub uri: String,
-    /// Name for machines; empty where the server wrote none.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub name: String,
-    /// Name for people.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What it is, for a model to read; untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Its media type.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub mime_type: Option<String>,
-    /// Its size in bytes.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub size: Option<u64>,
-    /// Hints for showing it.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<Annotations>,
-    /// Pictures of it (since 2025-11-25).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub icons: Option<Vec<Icon>>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
-}
-
-/// Lists the resource templates of a server, one page at a time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ListResourceTemplates {
-    /// Which page, as given by the page before; `None` is the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-}
-
-/// One page of [`ListResourceTemplates`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListResourceTemplatesResult {
-    /// The templates, in the order of the server.
-    #[serde(deserialize_with = "lenient::list")]
-    pub resource_templates: Vec<ResourceTemplate>,
-    /// Where the next page is; `None` ends the list, the empty text does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// How long the page may be reused, in milliseconds.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may be given a cached page.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
-}
-
-/// A family of resources, addressed by filling in a template.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ResourceTemplate {
-    /// The address with its gaps, in the form of RFC 6570, unchecked.
-    pub uri_template: String,
-    /// Name for machines; empty where the server wrote none.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub name: String,
-    /// Name for people.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What it is, for a model to read; untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// The media type that all of the family share.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub mime_type: Option<String>,
-    /// Hints for showing it.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<Annotations>,
-    /// Pictures of it (since 2025-11-25).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub icons: Option<Vec<Icon>>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
-}
-
-/// Reads a resource.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ReadResource {
-    /// Its address.
-    pub uri: String,
-}
-
-/// The answer to [`ReadResource`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ReadResourceResult {
-    /// One entry for each part of the resource; an empty list does not mean "not found".
-    #[serde(deserialize_with = "lenient::list")]
-    pub contents: Vec<ResourceContents>,
-    /// How long the answer may be reused, in milliseconds.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may be given a cached answer.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
-}
-
-/// What one part of a resource holds: a text, or bytes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ResourceContents {
-    /// The address of the part.
-    pub uri: String,
-    /// Its media type.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub mime_type: Option<String>,
-    /// The text, when it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// The bytes in base64, unchecked, when it is no text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blob: Option<String>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
-}
-
-impl ListResources {
-    /// Asks for the first page.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+list! {
+    /// Lists the resources of a server, one page at a time; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/resources: `resources/list`.
+    ListResources = RESOURCES_LIST;
+    /// One page of [`ListResources`].
+    ListResourcesResult {
+        /// The resources, in the order of the server.
+        resources: Vec<Resource> = "resources";
     }
 }
 
-impl ListResourceTemplates {
-    /// Asks for the first page.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+message! {
+    /// Something a server lets be read; in content a link to it.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/resources: `Resource`, `ResourceLink`.
+    #[derive(Debug, Clone, PartialEq)]
+    Resource skipping "type" {
+        /// Its address, untrusted.
+        uri: String = "uri", Required;
+        /// Name for machines; empty where the server wrote none.
+        name: String = "name", OrDefault;
+        /// Name for people.
+        title: Option<String> = "title", Hint, since V2025_06_18;
+        /// What it is, for a model to read; untrusted.
+        description: Option<String> = "description", Hint;
+        /// Its media type.
+        mime_type: Option<String> = "mimeType", Hint;
+        /// Its size in bytes.
+        size: Option<u64> = "size", Hint;
+        /// Hints for showing it.
+        annotations: Option<Annotations> = "annotations", Hint;
+        /// Pictures of it.
+        icons: Option<Vec<Icon>> = "icons", Hint, since V2025_11_25;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
+    }
+}
+
+list! {
+    /// Lists the resource templates of a server, one page at a time; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/resources: `resources/templates/list`.
+    ListResourceTemplates = RESOURCE_TEMPLATES_LIST;
+    /// One page of [`ListResourceTemplates`].
+    ListResourceTemplatesResult {
+        /// The templates, in the order of the server.
+        resource_templates: Vec<ResourceTemplate> = "resourceTemplates";
+    }
+}
+
+message! {
+    /// A family of resources, addressed by filling in a template.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/resources: `ResourceTemplate`.
+    #[derive(Debug, Clone, PartialEq)]
+    ResourceTemplate {
+        /// The address with its gaps, in the form of RFC 6570, unchecked.
+        uri_template: String = "uriTemplate", Required;
+        /// Name for machines; empty where the server wrote none.
+        name: String = "name", OrDefault;
+        /// Name for people.
+        title: Option<String> = "title", Hint, since V2025_06_18;
+        /// What it is, for a model to read; untrusted.
+        description: Option<String> = "description", Hint;
+        /// The media type that all of the family share.
+        mime_type: Option<String> = "mimeType", Hint;
+        /// Hints for showing it.
+        annotations: Option<Annotations> = "annotations", Hint;
+        /// Pictures of it.
+        icons: Option<Vec<Icon>> = "icons", Hint, since V2025_11_25;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
+    }
+}
+
+message! {
+    /// Reads a resource; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/resources: `resources/read`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    ReadResource skipping "_meta" {
+        /// Its address.
+        uri: String = "uri", Required;
+    }
+}
+
+message! {
+    /// The answer to [`ReadResource`].
+    #[derive(Debug, Clone, Default, PartialEq)]
+    ReadResourceResult {
+        /// What kind of result it is.
+        result_type: Option<ResultType> = "resultType", Hint, since V2026_07_28;
+        /// One entry for each part of the resource; an empty list does not mean "not found".
+        contents: Vec<ResourceContents> = "contents", List;
+        /// How long the answer may be reused, in milliseconds.
+        ttl_ms: Option<u64> = "ttlMs", Hint, since V2026_07_28;
+        /// Who may be given a cached answer.
+        cache_scope: Option<CacheScope> = "cacheScope", Hint, since V2026_07_28;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional;
+    }
+}
+
+message! {
+    /// What one part of a resource holds: a text, or bytes.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    ResourceContents {
+        /// The address of the part.
+        uri: String = "uri", Required;
+        /// Its media type.
+        mime_type: Option<String> = "mimeType", Hint;
+        /// The text, when it is one.
+        text: Option<String> = "text", Optional;
+        /// The bytes in base64, unchecked, when it is no text.
+        blob: Option<String> = "blob", Optional;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
     }
 }
 
 impl ReadResource {
     /// Reads the resource at `uri`.
     pub fn new(uri: impl Into<String>) -> Self {
-        Self { uri: uri.into() }
-    }
-}
-
-impl Request for ListResources {
-    const METHOD: Method = Method::RESOURCES_LIST;
-    type Result = ListResourcesResult;
-}
-
-impl Paginated for ListResources {
-    type Item = Resource;
-
-    fn page(cursor: Option<String>) -> Self {
-        Self { cursor }
-    }
-
-    fn split(result: ListResourcesResult) -> (Vec<Resource>, Option<String>) {
-        (result.resources, result.next_cursor)
-    }
-}
-
-impl Request for ListResourceTemplates {
-    const METHOD: Method = Method::RESOURCE_TEMPLATES_LIST;
-    type Result = ListResourceTemplatesResult;
-}
-
-impl Paginated for ListResourceTemplates {
-    type Item = ResourceTemplate;
-
-    fn page(cursor: Option<String>) -> Self {
-        Self { cursor }
-    }
-
-    fn split(result: ListResourceTemplatesResult) -> (Vec<ResourceTemplate>, Option<String>) {
-        (result.resource_templates, result.next_cursor)
+        Self { uri: uri.into(), other: OtherMembers::default() }
     }
 }
 

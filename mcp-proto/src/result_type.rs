@@ -10,6 +10,8 @@ open_enum! {
         Complete = "complete",
         /// The server needs input before it can go on.
         InputRequired = "input_required",
+        /// A task, in the place of the result of a tool (extension tasks).
+        Task = "task",
     }
 }
 
@@ -46,7 +48,8 @@ mod tests {
         assert_eq!(of(r#"{"resultType":null}"#), Ok(ResultType::Complete));
         assert_eq!(of(r#"{"content":[],"resultType":"complete"}"#), Ok(ResultType::Complete));
         assert_eq!(of(r#"{"resultType":"input_required"}"#), Ok(ResultType::InputRequired));
-        assert_eq!(of(r#"{"resultType":"task"}"#), Ok(ResultType::Other("task".to_owned())));
+        assert_eq!(of(r#"{"resultType":"task"}"#), Ok(ResultType::Task));
+        assert_eq!(of(r#"{"resultType":"x"}"#), Ok(ResultType::Other("x".to_owned())));
         assert!(of(r#"{"resultType":7}"#).is_err());
         assert!(of("7").is_err());
     }

@@ -24,8 +24,8 @@ message! {
     ListRootsResult {
         /// The folders and files.
         roots: Vec<Root> = "roots", List;
-        /// Metadata (not since 2026-07-28).
-        meta: Option<RawJson> = "_meta", Optional;
+        /// Metadata.
+        meta: Option<RawJson> = "_meta", Optional, until V2025_11_25;
     }
 }
 
@@ -37,13 +37,13 @@ message! {
         uri: String = "uri", Required;
         /// Name for people.
         name: Option<String> = "name", Hint;
-        /// Metadata (since 2025-06-18).
-        meta: Option<RawJson> = "_meta", Optional;
+        /// Metadata.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
     }
 }
 
 message! {
-    /// Says that the answer to [`ListRoots`] would be another one now; legacy only.
+    /// Says that the answer to [`ListRoots`] would be another one now (until 2025-11-25).
     ///
     /// # Source
     ///

@@ -42,6 +42,9 @@ pub(crate) struct Nullable;
 /// As [`Nullable`], but not written when it is the default.
 pub(crate) struct Sparse;
 
+/// As received, and `null` when absent; always written.
+pub(crate) struct OrNull;
+
 /// Absent, `null` and a wrong kind mean the default; always written.
 pub(crate) struct OrDefault;
 
@@ -53,6 +56,9 @@ pub(crate) struct HintOrDefault;
 ///
 /// Some servers write `true`, and those in PHP write their empty object as `[]`.
 pub(crate) struct Declared;
+
+/// As [`Declared`], for what stays raw: what is no object counts as the empty one.
+pub(crate) struct DeclaredRaw;
 
 impl<T: DeserializeOwned> Rule<T> for Required {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
@@ -107,6 +113,20 @@ impl Rule<Option<RawJson>> for Present {
 
     fn is_written(value: &Option<RawJson>) -> bool {
         value.is_some()
+    }
+}
+
+impl Rule<RawJson> for OrNull {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RawJson, D::Error> {
+        RawJson::deserialize(deserializer)
+    }
+
+    fn absent() -> Option<RawJson> {
+        Some(RawJson::null())
+    }
+
+    fn is_written(_: &RawJson) -> bool {
+        true
     }
 }
 
@@ -194,6 +214,25 @@ impl<T: DeserializeOwned + Default> Rule<Option<T>> for Declared {
     }
 
     fn is_written(value: &Option<T>) -> bool {
+        value.is_some()
+    }
+}
+
+impl Rule<Option<RawJson>> for DeclaredRaw {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
+        let raw = RawJson::deserialize(deserializer)?;
+        Ok(match raw.get() {
+            "null" | "false" => None,
+            _ if raw.is_object() => Some(raw),
+            _ => Some(RawJson::empty_object()),
+        })
+    }
+
+    fn absent() -> Option<Option<RawJson>> {
+        Some(None)
+    }
+
+    fn is_written(value: &Option<RawJson>) -> bool {
         value.is_some()
     }
 }

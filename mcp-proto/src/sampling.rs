@@ -10,6 +10,8 @@ use crate::raw_json::RawJson;
 use crate::request::Request;
 use crate::tasks::TaskRequest;
 use crate::tools::Tool;
+use crate::version::ProtocolVersion;
+use crate::versioned::{NotInVersion, Versioned};
 
 message! {
     /// Asks the client to run a model.
@@ -37,12 +39,12 @@ message! {
         stop_sequences: Option<Vec<String>> = "stopSequences", Optional;
         /// What is to be handed to the provider of the model, as received.
         metadata: Option<RawJson> = "metadata", Optional;
-        /// The tools that the model may use (since 2025-11-25).
-        tools: Option<Vec<Tool>> = "tools", Optional;
-        /// Whether the model must use one (since 2025-11-25).
-        tool_choice: Option<ToolChoice> = "toolChoice", Optional;
-        /// Asks for a task instead of an answer (2025-11-25 only).
-        task: Option<TaskRequest> = "task", Optional;
+        /// The tools that the model may use.
+        tools: Option<Vec<Tool>> = "tools", Optional, since V2025_11_25;
+        /// Whether the model must use one.
+        tool_choice: Option<ToolChoice> = "toolChoice", Optional, since V2025_11_25;
+        /// Asks for a task instead of an answer.
+        task: Option<TaskRequest> = "task", Optional, only V2025_11_25;
         /// Metadata, as received.
         meta: Option<RawJson> = "_meta", Optional;
     }
@@ -56,8 +58,8 @@ message! {
         role: Role = "role", Required;
         /// What is said.
         content: SamplingContent = "content", Required;
-        /// Metadata, as received (since 2025-11-25).
-        meta: Option<RawJson> = "_meta", Optional;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_11_25;
     }
 }
 
@@ -202,6 +204,29 @@ impl Request for CreateMessage {
     type Result = CreateMessageResult;
 }
 
+impl Versioned for SamplingContent {
+    fn fits(&self, version: ProtocolVersion) -> bool {
+        match self {
+            Self::Many(blocks) => version >= ProtocolVersion::V2025_11_25 && blocks.fits(version),
+            Self::One(block) => block.fits(version),
+        }
+    }
+
+    fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+        if version < ProtocolVersion::V2025_11_25
+            && let Self::Many(blocks) = self
+        {
+            let one = if blocks.len() == 1 { blocks.pop() } else { None };
+            *self =
+                Self::One(Box::new(one.ok_or(NotInVersion { what: "content of several blocks", version })?));
+        }
+        match self {
+            Self::Many(blocks) => blocks.fit(version),
+            Self::One(block) => block.fit(version),
+        }
+    }
+}
+
 impl Serialize for SamplingContent {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -222,6 +247,7 @@ impl<'de> Deserialize<'de> for SamplingContent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::for_version;
 
     const ASKED: &str = r#"{"messages":[{"role":"user","content":{"type":"text","text":"?"}},
         {"role":"assistant","content":[{"type":"tool_use","id":"1","name":"w","input":{"a":1.0}}]},
@@ -267,6 +293,32 @@ mod tests {
             let read: SamplingContent = serde_json::from_str(content).unwrap();
             assert_eq!(serde_json::to_string(&read).unwrap(), content);
         }
+    }
+
+    #[test]
+    fn what_an_older_version_cannot_say_is_left_out_or_refused() {
+        let fitted = |content: &str, version| {
+            let content: SamplingContent = serde_json::from_str(content).unwrap();
+            let result = CreateMessageResult::new("m", content);
+            for_version(&result, version).map(|result| serde_json::to_string(&result.content).unwrap())
+        };
+        let text = r#"{"type":"text","text":"a"}"#;
+        let audio = r#"{"type":"audio","data":"","mimeType":"audio/x"}"#;
+        let used = r#"{"type":"tool_use","id":"1","name":"w","input":{}}"#;
+        for version in ProtocolVersion::ALL.iter().copied() {
+            let has_arrays = version >= ProtocolVersion::V2025_11_25;
+            assert_eq!(fitted(text, version).unwrap(), text);
+            let one = if has_arrays { format!("[{text}]") } else { text.to_owned() };
+            assert_eq!(fitted(&format!("[{text}]"), version).unwrap(), one);
+            assert_eq!(fitted(&format!("[{text},{text}]"), version).is_ok(), has_arrays);
+            assert_eq!(fitted("[]", version).is_ok(), has_arrays);
+            assert_eq!(fitted(used, version).is_ok(), has_arrays);
+            assert_eq!(fitted(audio, version).is_ok(), version >= ProtocolVersion::V2025_03_26);
+        }
+        let read: CreateMessage = serde_json::from_str(ASKED).unwrap();
+        assert!(for_version(&read, ProtocolVersion::V2025_06_18).is_err());
+        let modern = for_version(&read, ProtocolVersion::V2026_07_28).unwrap();
+        assert!(modern.task.is_none() && modern.tools.is_some());
     }
 
     #[test]

@@ -1,138 +1,134 @@
-use serde::{Deserialize, Serialize};
-
-use crate::cache::CacheScope;
 use crate::content::Content;
 use crate::implementation::Icon;
-use crate::lenient;
+use crate::list::list;
+use crate::message::message;
 use crate::method::Method;
+use crate::open_enum::open_enum;
+use crate::other_members::OtherMembers;
 use crate::raw_json::RawJson;
-use crate::request::{Paginated, Request};
+use crate::request::Request;
+use crate::result_type::ResultType;
+use crate::tasks::TaskRequest;
 
-/// Lists the tools of a server, one page at a time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ListTools {
-    /// Which page, as given by the page before; `None` is the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
+list! {
+    /// Lists the tools of a server, one page at a time; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/tools: `tools/list`.
+    ListTools = TOOLS_LIST;
+    /// One page of [`ListTools`].
+    ListToolsResult {
+        /// The tools, in the order of the server.
+        tools: Vec<Tool> = "tools";
+    }
 }
 
-/// One page of [`ListTools`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListToolsResult {
-    /// The tools, in the order of the server.
-    #[serde(deserialize_with = "lenient::list")]
-    pub tools: Vec<Tool>,
-    /// Where the next page is; `None` ends the list, the empty text does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-    /// How long the page may be reused, in milliseconds.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
-    /// Who may be given a cached page.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub cache_scope: Option<CacheScope>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// Something a server can do when asked.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/tools: `Tool`.
+    #[derive(Debug, Clone, PartialEq)]
+    Tool {
+        /// Name to call it by, case-sensitive, untrusted.
+        name: String = "name", Required;
+        /// Name for people.
+        title: Option<String> = "title", Hint, since V2025_06_18;
+        /// What it does, for a model to read; untrusted.
+        description: Option<String> = "description", Hint;
+        /// JSON Schema of the arguments, as received; `null` where the server wrote none.
+        input_schema: RawJson = "inputSchema", OrNull;
+        /// JSON Schema of the structured content, as received; of an object until 2025-11-25.
+        output_schema: Option<RawJson> = "outputSchema", Optional, since V2025_06_18;
+        /// What the server says of its behaviour; untrusted.
+        annotations: Option<ToolAnnotations> = "annotations", Hint, since V2025_03_26;
+        /// How it can be run.
+        execution: Option<ToolExecution> = "execution", Hint, only V2025_11_25;
+        /// Pictures of it.
+        icons: Option<Vec<Icon>> = "icons", Hint, since V2025_11_25;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional, since V2025_06_18;
+    }
 }
 
-/// Something a server can do when asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Tool {
-    /// Name to call it by, case-sensitive, untrusted.
-    pub name: String,
-    /// Name for people.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What it does, for a model to read; untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// JSON Schema of the arguments, as received; `null` where the server wrote none.
-    #[serde(default = "RawJson::null")]
-    pub input_schema: RawJson,
-    /// JSON Schema of the structured content, as received (since 2025-06-18).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<RawJson>,
-    /// What the server says of its behaviour (since 2025-03-26); untrusted.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<ToolAnnotations>,
-    /// Pictures of it (since 2025-11-25).
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub icons: Option<Vec<Icon>>,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// What a server claims about a tool's behaviour (since 2025-03-26).
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    ToolAnnotations {
+        /// Name for people, of the time before [`Tool::title`].
+        title: Option<String> = "title", Hint;
+        /// It changes nothing.
+        read_only_hint: Option<bool> = "readOnlyHint", Hint;
+        /// It may destroy something.
+        destructive_hint: Option<bool> = "destructiveHint", Hint;
+        /// Repeating a call changes nothing more.
+        idempotent_hint: Option<bool> = "idempotentHint", Hint;
+        /// It touches things outside the server's own world.
+        open_world_hint: Option<bool> = "openWorldHint", Hint;
+    }
 }
 
-/// What a server claims about a tool's behaviour.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ToolAnnotations {
-    /// Name for people, of the time before [`Tool::title`].
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// It changes nothing.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub read_only_hint: Option<bool>,
-    /// It may destroy something.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub destructive_hint: Option<bool>,
-    /// Repeating a call changes nothing more.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub idempotent_hint: Option<bool>,
-    /// It touches things outside the server's own world.
-    #[serde(default, deserialize_with = "lenient::hint", skip_serializing_if = "Option::is_none")]
-    pub open_world_hint: Option<bool>,
+message! {
+    /// How a tool can be run (2025-11-25 only).
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    ToolExecution {
+        /// Whether a call may ask for a task; `None` means [`TaskSupport::Forbidden`].
+        task_support: Option<TaskSupport> = "taskSupport", Hint;
+    }
 }
 
-/// Runs a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct CallTool {
-    /// The tool's name, exactly as listed.
-    pub name: String,
-    /// Its arguments, an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<RawJson>,
+open_enum! {
+    /// Whether a call of a tool may ask for a task (2025-11-25 only).
+    TaskSupport {
+        /// It must not.
+        Forbidden = "forbidden",
+        /// It may.
+        Optional = "optional",
+        /// It must.
+        Required = "required",
+    }
 }
 
-/// The answer to [`CallTool`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct CallToolResult {
-    /// What the tool says, in blocks.
-    #[serde(default, deserialize_with = "lenient::list")]
-    pub content: Vec<Content>,
-    /// The same as a JSON value (since 2025-06-18), as received; `Some` of `null` is a value.
-    #[serde(default, deserialize_with = "lenient::present", skip_serializing_if = "Option::is_none")]
-    pub structured_content: Option<RawJson>,
-    /// Whether the tool ran and failed; `content` then tells why.
-    #[serde(default, deserialize_with = "lenient::nullable")]
-    pub is_error: bool,
-    /// Metadata, as received.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<RawJson>,
+message! {
+    /// Runs a tool; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/tools: `tools/call`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    CallTool skipping "_meta" {
+        /// The tool's name, exactly as listed.
+        name: String = "name", Required;
+        /// Its arguments, an object.
+        arguments: Option<RawJson> = "arguments", Optional;
+        /// Asks for a task instead of a result.
+        task: Option<TaskRequest> = "task", Optional, only V2025_11_25;
+    }
 }
 
-impl ListTools {
-    /// Asks for the first page.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+message! {
+    /// The answer to [`CallTool`].
+    #[derive(Debug, Clone, Default, PartialEq)]
+    CallToolResult {
+        /// What kind of result it is.
+        result_type: Option<ResultType> = "resultType", Hint, since V2026_07_28;
+        /// What the tool says, in blocks.
+        content: Vec<Content> = "content", Nullable;
+        /// The same as a JSON value, as received; `Some` of `null` is a value. An object until 2025-11-25.
+        structured_content: Option<RawJson> = "structuredContent", Present, since V2025_06_18;
+        /// Whether the tool ran and failed; `content` then tells why.
+        is_error: bool = "isError", Nullable;
+        /// Metadata, as received.
+        meta: Option<RawJson> = "_meta", Optional;
     }
 }
 
 impl CallTool {
     /// Calls `name` without arguments.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), arguments: None }
+        Self { name: name.into(), arguments: None, task: None, other: OtherMembers::default() }
     }
 
     /// Gives the arguments, which must be an object.
@@ -140,23 +136,6 @@ impl CallTool {
     pub fn with_arguments(mut self, arguments: RawJson) -> Self {
         self.arguments = Some(arguments);
         self
-    }
-}
-
-impl Request for ListTools {
-    const METHOD: Method = Method::TOOLS_LIST;
-    type Result = ListToolsResult;
-}
-
-impl Paginated for ListTools {
-    type Item = Tool;
-
-    fn page(cursor: Option<String>) -> Self {
-        Self { cursor }
-    }
-
-    fn split(result: ListToolsResult) -> (Vec<Tool>, Option<String>) {
-        (result.tools, result.next_cursor)
     }
 }
 

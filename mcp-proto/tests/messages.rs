@@ -12,7 +12,7 @@ use mcp_proto::{
     CallTool, CallToolResult, ClientCapabilities, Content, DiscoverResult, GetPromptResult, Implementation,
     Initialize, InitializeResult, ListPromptsResult, ListResourcesResult, ListTools, ListToolsResult,
     LogLevel, LogMessage, MetaMembers, Method, Paginated, PeerInfo, ProtocolVersion, RawJson,
-    ReadResourceResult, Request, Role, ServerCapabilities, encode_request,
+    ReadResourceResult, Request, Role, ServerCapabilities, encode_request, for_version,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn a_server_that_says_the_least_is_understood() {
     assert_eq!(result.server_info, Implementation::default());
     assert_eq!(result.capabilities, ServerCapabilities::default());
     let result: DiscoverResult = read(r#"{"supportedVersions":[]}"#);
-    assert_eq!((result.server_info, result.ttl_ms), (Implementation::default(), None));
+    assert_eq!((result.server_info(), result.ttl_ms), (Implementation::default(), None));
 }
 
 #[test]
@@ -75,15 +75,21 @@ fn what_a_call_depends_on_must_be_right() {
 
 #[test]
 fn capabilities_count_by_being_there() {
+    let version = ProtocolVersion::V2025_11_25;
     for declared in ["{}", "[]", "true", r#"{"listChanged":"yes","more":1}"#] {
-        let capabilities: ServerCapabilities = read(&format!(r#"{{"tools":{declared}}}"#));
-        assert!(capabilities.allow(&Method::TOOLS_CALL), "{declared}");
-        assert!(!capabilities.tools.unwrap().list_changed, "{declared}");
-        assert!(!capabilities.allow(&Method::PROMPTS_LIST), "{declared}");
+        let capabilities: ServerCapabilities =
+            read(&format!(r#"{{"tools":{declared},"logging":{declared},"completions":{declared}}}"#));
+        for method in [Method::TOOLS_CALL, Method::LOGGING_SET_LEVEL, Method::COMPLETION_COMPLETE] {
+            assert!(capabilities.allow(&method, version), "{declared}: {method}");
+        }
+        assert!(!capabilities.tools.as_ref().unwrap().list_changed, "{declared}");
+        assert!(!capabilities.allow(&Method::PROMPTS_LIST, version), "{declared}");
     }
     for absent in ["null", "false"] {
-        let capabilities: ServerCapabilities = read(&format!(r#"{{"tools":{absent}}}"#));
-        assert!(!capabilities.allow(&Method::TOOLS_LIST), "{absent}");
+        let capabilities: ServerCapabilities = read(&format!(r#"{{"tools":{absent},"logging":{absent}}}"#));
+        for method in [Method::TOOLS_LIST, Method::LOGGING_SET_LEVEL] {
+            assert!(!capabilities.allow(&method, version), "{absent}: {method}");
+        }
     }
 }
 
@@ -91,28 +97,45 @@ fn capabilities_count_by_being_there() {
 fn f116_each_method_needs_the_capability_it_belongs_to() {
     let none = ServerCapabilities::default();
     let all: ServerCapabilities = read(
-        r#"{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{}}"#,
+        r#"{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{},
+            "tasks":{},"extensions":{"io.modelcontextprotocol/skills":{}}}"#,
     );
-    let free =
-        [Method::PING, Method::INITIALIZE, Method::DISCOVER, Method::CANCELLED, Method::from_wire("x/y")];
+    let version = ProtocolVersion::V2025_11_25;
+    let free = [
+        Method::PING,
+        Method::INITIALIZE,
+        Method::DISCOVER,
+        Method::CANCELLED,
+        Method::SUBSCRIPTIONS_LISTEN,
+        Method::from_wire("x/y"),
+    ];
+    let bound = Method::KNOWN.iter().filter(|method| {
+        let group = method.as_str().split('/').next().unwrap_or_default();
+        ["tools", "resources", "prompts", "logging", "completion", "tasks", "skills"].contains(&group)
+    });
     for method in &free {
-        assert!(none.allow(method) && all.allow(method), "{method}");
+        assert!(none.allow(method, version) && all.allow(method, version), "{method}");
     }
-    for method in [
-        Method::TOOLS_LIST,
-        Method::TOOLS_CALL,
-        Method::RESOURCES_LIST,
-        Method::RESOURCE_TEMPLATES_LIST,
-        Method::RESOURCES_READ,
-        Method::RESOURCES_SUBSCRIBE,
-        Method::PROMPTS_LIST,
-        Method::PROMPTS_GET,
-        Method::LOGGING_SET_LEVEL,
-    ] {
-        assert!(!none.allow(&method) && all.allow(&method), "{method}");
+    let mut count = 0;
+    for method in bound {
+        assert!(!none.allow(method, version) && all.allow(method, version), "{method}");
+        count += 1;
     }
+    assert_eq!(count, 19);
     let unsubscribable: ServerCapabilities = read(r#"{"resources":{}}"#);
-    assert!(!unsubscribable.allow(&Method::RESOURCES_SUBSCRIBE));
+    assert!(!unsubscribable.allow(&Method::RESOURCES_SUBSCRIBE, version));
+    assert!(!unsubscribable.allow(&Method::RESOURCES_DIRECTORY_READ, version));
+    let extended: ServerCapabilities = read(r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#);
+    assert!(extended.allow(&Method::TASKS_GET, ProtocolVersion::V2026_07_28));
+}
+
+#[test]
+fn the_first_version_had_no_capability_for_completions() {
+    let none = ServerCapabilities::default();
+    for version in ProtocolVersion::ALL.iter().copied() {
+        let is_allowed = none.allow(&Method::COMPLETION_COMPLETE, version);
+        assert_eq!(is_allowed, version == ProtocolVersion::V2024_11_05, "{version}");
+    }
 }
 
 #[test]
@@ -253,6 +276,44 @@ fn before_urls_could_be_opened_a_client_without_forms_cannot_ask_anybody() {
         let elicitation = capabilities.elicitation.unwrap();
         assert_eq!((elicitation.has_form(), elicitation.has_url()), expected, "{declared}");
     }
+}
+
+#[test]
+fn who_we_are_is_told_as_the_version_knows_it() {
+    let client: Implementation = read(
+        r#"{"name":"n","title":"t","version":"1","description":"d","websiteUrl":"https://a","icons":[{"src":"data:,"}]}"#,
+    );
+    let written = |version| {
+        let initialize = Initialize::offering(version, client.clone(), &ClientCapabilities::default());
+        let members = serde_json::to_value(initialize.client_info).unwrap();
+        members.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(written(ProtocolVersion::V2024_11_05), "name version");
+    assert_eq!(written(ProtocolVersion::V2025_06_18), "name title version");
+    assert_eq!(written(ProtocolVersion::V2025_11_25), "description icons name title version websiteUrl");
+}
+
+#[test]
+fn a_call_asks_for_a_task_only_where_the_version_has_tasks() {
+    let call: CallTool = read(r#"{"name":"a","task":{"ttl":5},"more":1}"#);
+    for version in ProtocolVersion::ALL.iter().copied() {
+        let fitted = for_version(&call, version).unwrap();
+        assert_eq!(fitted.task.is_some(), version == ProtocolVersion::V2025_11_25, "{version}");
+        assert!(fitted.other.get("more").is_some());
+    }
+    let plain = CallTool::new("a");
+    assert!(matches!(for_version(&plain, ProtocolVersion::V2024_11_05), Ok(std::borrow::Cow::Borrowed(_))));
+}
+
+#[test]
+fn members_without_a_name_survive_a_round_trip() {
+    let text = r#"{"tools":[{"name":"a","inputSchema":{},"x":[1e400],"execution":{"taskSupport":"optional","y":1}}],"z":null}"#;
+    let page: ListToolsResult = read(text);
+    let written = serde_json::to_string(&page).unwrap();
+    let ordered = r#"{"tools":[{"name":"a","inputSchema":{},"execution":{"taskSupport":"optional","y":1},"x":[1e400]}],"z":null}"#;
+    assert_eq!(written, ordered);
+    let blocks = r#"[{"type":"text","text":"a","x":1},{"type":"resource","resource":{"uri":"a","text":"b","y":2.50},"z":{}}]"#;
+    assert_eq!(serde_json::to_string(&read::<Vec<Content>>(blocks)).unwrap(), blocks);
 }
 
 #[test]

@@ -19,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use mcp_proto::ProtocolVersion::{V2024_11_05, V2025_06_18, V2025_11_25, V2026_07_28};
 use mcp_proto::{
-    CallTool, Cancelled, ClientCapabilities, ClientTasksCapability, Content, CreateMessageResult, Discover,
-    ElicitResult, ElicitationCapability, EmptyResult, Entries, Era, ErrorObject, FieldValue, GetPrompt,
-    Implementation, Initialize, Initialized, InputAnswers, InputRequired, ListCapability, ListPrompts,
-    ListResourceTemplates, ListResources, ListRootsResult, ListTools, MetaMembers, Method, Notification,
-    Paginated, Payload, Ping, Progress, ProtocolVersion, RawJson, ReadResource, Request, Root,
-    RootsListChanged, SamplingCapability, SamplingContent, StopReason, encode_error, encode_notification,
+    CallTool, Cancelled, ClientCapabilities, Content, CreateMessageResult, Discover, ElicitResult,
+    ElicitationCapability, EmptyResult, Entries, Era, ErrorObject, FieldValue, GetPrompt, Implementation,
+    Initialize, Initialized, InputAnswers, InputRequired, ListPrompts, ListResourceTemplates, ListResources,
+    ListRootsResult, ListTools, MetaMembers, Method, Notification, Paginated, Payload, Ping, Progress,
+    ProtocolVersion, RawJson, ReadResource, Request, Root, RootsCapability, RootsListChanged,
+    SamplingCapability, SamplingContent, StopReason, TasksCapability, encode_error, encode_notification,
     encode_request, encode_result,
 };
 use schema::Schema;
@@ -237,11 +237,11 @@ fn everything() -> ClientCapabilities {
     let empty = || Some(RawJson::from_text("{}").unwrap());
     let mut all = ClientCapabilities::default();
     all.elicitation = Some(ElicitationCapability::form_and_url());
-    all.roots = Some(read::<ListCapability>(&json!({"listChanged": true})));
+    all.roots = Some(read::<RootsCapability>(&json!({"listChanged": true})));
     let mut sampling = SamplingCapability::default();
     (sampling.context, sampling.tools) = (empty(), empty());
     all.sampling = Some(sampling);
-    all.tasks = Some(read::<ClientTasksCapability>(&json!({
+    all.tasks = Some(read::<TasksCapability>(&json!({
         "cancel": {}, "list": {}, "requests": {"elicitation": {"create": {}}, "sampling": {"createMessage": {}}}
     })));
     all.extensions = Some(read(&json!({"com.example/x": {"setting": 1}})));

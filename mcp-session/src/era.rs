@@ -48,7 +48,7 @@ impl Agreed {
         if !method.is_sendable(self.peer.era) {
             return refuse(UnsupportedWhy::Era);
         }
-        if !self.peer.capabilities.allow(method) {
+        if !self.peer.capabilities.allow(method, self.peer.version) {
             return refuse(UnsupportedWhy::Capability);
         }
         Ok(())
