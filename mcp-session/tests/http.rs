@@ -453,6 +453,55 @@ fn f077_an_answer_with_the_id_of_another_call_fails_its_own_call_alone() {
 }
 
 #[test]
+fn f078_a_call_on_a_connection_that_falls_silent_ends_with_its_time_and_the_connection_is_not_used_again() {
+    isolated(async |_| {
+        let heads = [
+            "",
+            "HTTP/1.1 200 OK\r\ncontent-type: appli",
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: still",
+        ];
+        for era in [Era::Modern, Era::Legacy] {
+            for head in heads {
+                let server = NetServer::bind().await;
+                let mut opened =
+                    if era == Era::Modern { modern(&server).await } else { legacy(&server).await };
+                let options = CallOptions::default().with_timeout(Duration::from_millis(200));
+                let began = Instant::now();
+                let silent = opened.session.call(CallTool::new("slow"), options);
+                let (called, mut unused) = tokio::join!(async { (silent.await, began.elapsed()) }, async {
+                    assert_eq!(opened.request().await.json()["method"], "tools/call");
+                    opened.connection.write(head).await;
+                    // What comes next, the notice or another call, comes on a connection of its own.
+                    let next = async {
+                        let (mut next, request) = server.exchange().await;
+                        match era {
+                            Era::Legacy => next.empty("202 Accepted").await,
+                            Era::Modern => next.json("200 OK", "", &result(&request, &said("x"))).await,
+                        }
+                        next
+                    };
+                    let next = match era {
+                        Era::Legacy => next.await,
+                        Era::Modern => {
+                            let (called, next) = tokio::join!(call(&opened.session), next);
+                            called.unwrap();
+                            next
+                        }
+                    };
+                    std::mem::replace(&mut opened.connection, next)
+                });
+                let (called, elapsed) = called;
+                assert!(called.unwrap_err().is_timeout(), "{head}");
+                assert!(elapsed < Duration::from_millis(250), "{head}: {elapsed:?}");
+                unused.closed().await;
+                opened.close().await;
+            }
+        }
+    });
+}
+
+#[test]
 fn f123_a_modern_time_out_closes_the_stream_and_posts_nothing() {
     isolated(async |_| {
         let server = NetServer::bind().await;

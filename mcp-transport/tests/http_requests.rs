@@ -11,20 +11,23 @@
 
 mod net;
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mcp_proto::{ProtocolVersion, code};
-use mcp_transport::http::HttpConnectError;
+use mcp_transport::http::{Endpoint, HttpConnectError, HttpConnector, HyperBackend, Resolve};
 use mcp_transport::testing::NetServer;
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::{
-    BrokenWhy, CloseReason, ConnectError, Connector as _, Dispatch, HttpProfile, MirroredHeader, SendError,
-    Sent,
+    BrokenWhy, CloseReason, ConnectError, Connection, Connector as _, Dispatch, HttpProfile, MirroredHeader,
+    SendError, Sent,
 };
 use net::*;
 use serde_json::json;
-use tokio::net::TcpSocket;
-use tokio::time::Instant;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout};
 
 const MODERN: ProtocolVersion = ProtocolVersion::V2026_07_28;
 const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
@@ -156,27 +159,67 @@ fn f052_a_closed_port_is_refused_at_once_and_may_open_again() {
     });
 }
 
+/// A listener that answers no further connection, and those that fill its queue.
+async fn black_hole(address: &str) -> std::io::Result<(TcpListener, Vec<TcpStream>)> {
+    let address: SocketAddr = address.parse().unwrap();
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(address)?;
+    // The queue of a listener that nobody serves takes a few connections; further ones get no answer.
+    let listener = socket.listen(1)?;
+    let mut filling = Vec::new();
+    let short = Duration::from_millis(300);
+    while let Ok(Ok(stream)) = timeout(short, TcpStream::connect(listener.local_addr()?)).await {
+        filling.push(stream);
+    }
+    Ok((listener, filling))
+}
+
 #[test]
 fn f052_a_connection_that_is_never_accepted_ends_at_its_limit() {
     isolated(async |_| {
-        // The queue of a listener that nobody serves takes a few connections; further ones get no answer.
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let listener = socket.listen(1).unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut filling = Vec::new();
-        while let Ok(Ok(stream)) =
-            tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await
-        {
-            filling.push(stream);
-        }
-        let connector = connector(&format!("http://{address}/mcp"), limits());
+        let (listener, _filling) = black_hole("127.0.0.1:0").await.unwrap();
+        let connector = connector(&format!("http://{}/mcp", listener.local_addr().unwrap()), limits());
         let began = Instant::now();
         let by = began + Duration::from_secs(1);
         let error = connector.connect(by).await.unwrap_err();
         assert!(matches!(error, ConnectError::Timeout), "{error:?}");
         assert!(!error.is_permanent());
         assert!(began.elapsed() < Duration::from_millis(1050), "{:?}", began.elapsed());
+    });
+}
+
+/// Knows the addresses of every name.
+#[derive(Debug)]
+struct Addresses(Vec<SocketAddr>);
+
+#[async_trait]
+impl Resolve for Addresses {
+    async fn resolve(&self, _: &str, _: u16) -> std::io::Result<Vec<SocketAddr>> {
+        Ok(self.0.clone())
+    }
+}
+
+#[test]
+fn f053_the_second_address_is_tried_when_the_first_leads_into_a_black_hole() {
+    isolated(async |_| {
+        // A machine without IPv6 has two addresses of one family.
+        let (hole, _filling) = match black_hole("[::1]:0").await {
+            Ok(hole) => hole,
+            Err(_) => black_hole("127.0.0.1:0").await.unwrap(),
+        };
+        let server = NetServer::bind().await;
+        let second = server.url().trim_start_matches("http://").trim_end_matches("/mcp").parse().unwrap();
+        let addresses = Addresses(vec![hole.local_addr().unwrap(), second]);
+        let backend = HyperBackend::default().with_resolver(Arc::new(addresses));
+        let endpoint = Endpoint::parse("http://two.example/mcp").unwrap();
+        let connector = HttpConnector::new(Arc::new(backend), endpoint, limits());
+        let began = Instant::now();
+        let (connected, connection) = tokio::join!(connector.connect(soon()), server.accept());
+        let elapsed = began.elapsed();
+        assert!(elapsed >= Duration::from_millis(250) && elapsed < Duration::from_secs(1), "{elapsed:?}");
+        let Connection { transport, receive: half, .. } = connected.unwrap();
+        drop(connection);
+        Client { transport, half }.close().await;
     });
 }
 
@@ -568,6 +611,42 @@ fn h56_a_notification_is_taken_whatever_success_it_is_answered_with() {
             });
             assert!(matches!(sent, Ok(Sent::Queued)), "{sent:?}");
             assert!(began.elapsed() < Duration::from_secs(1));
+            client.close().await;
+        }
+    });
+}
+
+/// A frame of HTTP/2: its type and what it holds.
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, 0, 0, 0, 0, 0][..], payload].concat()
+}
+
+/// This client speaks HTTP/1.1 alone, so nothing of HTTP/2 can hold a request up or end it unclearly.
+#[test]
+fn f088_a_server_that_speaks_http_2_is_not_understood_and_its_connection_is_closed() {
+    isolated(async |_| {
+        let settings = frame(4, &[]);
+        let go_away = frame(7, &[0; 8]);
+        let reset_stream = frame(3, &[0, 0, 0, 7]);
+        for said in
+            [settings.clone(), go_away.clone(), reset_stream, [settings.repeat(1000), go_away].concat()]
+        {
+            let server = NetServer::bind().await;
+            let (client, mut connection) = Client::agreed(&server, MODERN).await;
+            let (sent, ()) = tokio::join!(client.send(1, "tools/call"), async {
+                connection.request().await;
+                connection.write(&said).await;
+                connection.hung_up().await;
+            });
+            assert!(matches!(sent, Ok(Sent::Failed(BrokenWhy::Framing(_)))), "{sent:?}");
+            // The next request has a connection of its own.
+            let (sent, _connection) = tokio::join!(client.send(2, "tools/call"), async {
+                let (mut connection, _) = server.exchange().await;
+                connection.json("200 OK", "", &answer(2, "x")).await;
+                connection
+            });
+            assert!(matches!(sent, Ok(Sent::Answered(_))), "{sent:?}");
             client.close().await;
         }
     });

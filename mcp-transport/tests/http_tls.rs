@@ -18,9 +18,10 @@ use mcp_transport::{ConnectError, Connection, Connector as _, Outbound, Sent};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 /// A listener with a certificate for `name`, and that certificate.
 async fn listen(name: &str) -> (TcpListener, TlsAcceptor, Vec<u8>) {
@@ -68,6 +69,22 @@ fn a_trusted_server_is_talked_to_over_tls() {
             receive
         };
         tokio::join!(serving, calling);
+    });
+}
+
+#[test]
+fn f088_http_2_is_not_offered() {
+    isolated(async |_| {
+        let (listener, _, certificate) = listen("localhost").await;
+        let connector = connector(&listener, TlsRoots::Only(vec![certificate]));
+        let by = Instant::now() + Duration::from_secs(10);
+        let (connected, offered) = tokio::join!(connector.connect(by), async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let started = LazyConfigAcceptor::new(Acceptor::default(), stream).await.unwrap();
+            started.client_hello().alpn().map(|mut offered| offered.any(|protocol| protocol == b"h2"))
+        });
+        assert_ne!(offered, Some(true));
+        assert!(matches!(connected, Err(ConnectError::Http(_))), "the server has gone: {connected:?}");
     });
 }
 
