@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "http")]
+mod clock;
 mod connection;
 mod error;
 mod frame;
@@ -16,6 +18,8 @@ pub mod stdio;
 pub mod testing;
 mod transport;
 
+#[cfg(feature = "http")]
+pub use clock::{SystemClock, WallClock};
 pub use connection::{ConnectError, Connection, Connector};
 pub use error::{CloseReason, CloseReport, Closed, Ending, Exit, Full, SendError};
 pub use frame::{FrameCounters, FrameError, Framer};

@@ -207,6 +207,10 @@ impl fmt::Display for Rejection {
             Some(error) => write!(f, ": {error}"),
             None if self.text.is_empty() => Ok(()),
             None => write!(f, ": {}", self.text),
+        }?;
+        match self.retry_after {
+            Some(wait) => write!(f, " (it asks to wait {} s)", wait.as_secs()),
+            None => Ok(()),
         }
     }
 }

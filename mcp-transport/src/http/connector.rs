@@ -10,6 +10,7 @@ use super::limits::HttpLimits;
 use super::link::Link;
 use super::receive::HttpReceive;
 use super::transport::HttpTransport;
+use crate::clock::{SystemClock, WallClock};
 use crate::connection::{ConnectError, Connection, Connector};
 
 /// Opens connections to one server over Streamable HTTP.
@@ -35,13 +36,21 @@ pub struct HttpConnector {
     backend: Arc<dyn HttpBackend>,
     endpoint: Endpoint,
     limits: HttpLimits,
+    clock: Arc<dyn WallClock>,
 }
 
 impl HttpConnector {
     /// A connector for one server.
     #[must_use]
     pub fn new(backend: Arc<dyn HttpBackend>, endpoint: Endpoint, limits: HttpLimits) -> Self {
-        Self { backend, endpoint, limits }
+        Self { backend, endpoint, limits, clock: Arc::new(SystemClock) }
+    }
+
+    /// Asks `clock` instead of the operating system for the date.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn WallClock>) -> Self {
+        self.clock = clock;
+        self
     }
 }
 
@@ -52,7 +61,8 @@ impl Connector for HttpConnector {
         // The first request would find out as well, but only here does it count as not connected.
         timeout_at(by, pool.connect()).await.map_err(|_| ConnectError::Timeout)??;
         let headers = base_headers(&self.endpoint);
-        let link = Arc::new(Link::new(pool, self.endpoint.clone(), headers, self.limits.clone()));
+        let (endpoint, limits) = (self.endpoint.clone(), self.limits.clone());
+        let link = Arc::new(Link::new(pool, endpoint, headers, limits, Arc::clone(&self.clock)));
         let receive = HttpReceive::new(Arc::clone(&link));
         Ok(Connection::new(Arc::new(HttpTransport::new(link)), Box::new(receive)))
     }

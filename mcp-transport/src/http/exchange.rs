@@ -11,15 +11,13 @@ use super::body::{Whole, read_whole};
 use super::endpoint::{Endpoint, Redirect};
 use super::error::HttpError;
 use super::link::{Lane, Link};
+use super::retry_after::retry_after;
 use crate::error::{CloseReason, SendError};
 use crate::transport::{BrokenWhy, MirroredHeader, Outbound, Rejection, Sent};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// Longest wait that a server can ask for.
-const MAX_RETRY_AFTER: u64 = 300;
 
 /// How much of an unexpected body is shown, in bytes.
 const SHOWN_BYTES: usize = 512;
@@ -335,7 +333,7 @@ fn names_lost_session(rejection: &Rejection) -> bool {
 /// Reads what a server says about a request it refuses.
 async fn read_rejection(link: &Link, response: HttpResponse) -> Rejection {
     let mut rejection = Rejection::new(response.status.as_u16());
-    rejection.retry_after = retry_after(&response.headers);
+    rejection.retry_after = retry_after(&response.headers, &*link.clock);
     let is_json = matches!(content(&response.headers), Content::Json | Content::Unnamed);
     let read = timeout(ERROR_BODY_LIMIT, read_whole(response.body, link.limits.max_error_bytes)).await;
     let Ok(Ok(Whole::Complete(body) | Whole::TooLarge(body))) = read else { return rejection };
@@ -353,11 +351,6 @@ fn error_in(body: &Bytes) -> Option<ErrorObject> {
         Ok(Frame::Single(Message::Response { outcome: Err(error), .. })) => Some(error),
         _ => None,
     }
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: u64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds.min(MAX_RETRY_AFTER)))
 }
 
 /// Reads a body that nobody wants, so that its connection can be kept, unless it is long or slow.
@@ -421,15 +414,6 @@ mod tests {
         assert!(matches!(content(&HeaderMap::new()), Content::Unnamed));
         for (body, expected) in [("{}", true), (" \n[", true), ("<html>", false), ("", false)] {
             assert_eq!(looks_like_json(body.as_bytes()), expected);
-        }
-    }
-
-    #[test]
-    fn waiting_times_are_read_in_seconds_and_limited() {
-        for (value, expected) in [("7", Some(7)), ("1000000000", Some(300)), ("soon", None), ("-1", None)] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(value));
-            assert_eq!(retry_after(&headers), expected.map(Duration::from_secs), "{value}");
         }
     }
 

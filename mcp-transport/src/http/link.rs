@@ -15,6 +15,7 @@ use super::backend::{DispatchMark, HttpBody, HttpPool};
 use super::endpoint::Endpoint;
 use super::error::HttpError;
 use super::limits::HttpLimits;
+use crate::clock::WallClock;
 use crate::error::{CloseReason, CloseReport, Closed, Full, SendError};
 use crate::profile::HttpProfile;
 use crate::transport::Outbound;
@@ -26,6 +27,7 @@ pub(super) struct Link {
     pub(super) limits: HttpLimits,
     /// Headers that every request carries.
     pub(super) headers: HeaderMap,
+    pub(super) clock: Arc<dyn WallClock>,
     /// Messages without a waiter that are queued or on their way.
     pub(super) posts: watch::Sender<usize>,
     pub(super) report: watch::Sender<Option<CloseReport>>,
@@ -100,12 +102,14 @@ impl Link {
         endpoint: Endpoint,
         headers: HeaderMap,
         limits: HttpLimits,
+        clock: Arc<dyn WallClock>,
     ) -> Self {
         Self {
             pool,
             endpoint,
             limits,
             headers,
+            clock,
             posts: watch::Sender::new(0),
             report: watch::Sender::new(None),
             listening: watch::Sender::new(false),

@@ -17,6 +17,7 @@ mod limits;
 mod link;
 mod receive;
 mod resolve;
+mod retry_after;
 mod stream;
 mod tls;
 mod transport;
