@@ -168,6 +168,7 @@ impl FailureKind {
             SessionError::Encode(_) | SessionError::Header(HeaderFault::Arguments(_)) => Self::Arguments,
             SessionError::Header(_) => Self::Unsupported,
             SessionError::Overloaded => Self::Overloaded,
+            SessionError::Http(_) if error.is_rate_limited() => Self::Overloaded,
             SessionError::Peer(_) => Self::Rejected,
             SessionError::QueueTimeout { .. } | SessionError::Timeout { .. } => Self::Timeout,
             SessionError::SessionGone { .. } => Self::Lost,

@@ -1,23 +1,29 @@
+use std::time::Duration;
+
 use tokio::time::Instant;
 
+use crate::backoff::BackoffOptions;
 use crate::breaker::{Admission, Breaker, BreakerOptions, BreakerState};
 use crate::budget::RetryBudget;
+use crate::jitter::Jitter;
 
 /// What the calls of one server have taught about it. Behind one short lock; knows no clock.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) breaker: Breaker,
     budget: RetryBudget,
+    jitter: Jitter,
     last_ok: Option<Instant>,
     proven: u64,
     losses: u64,
 }
 
 impl Account {
-    pub(crate) fn new(breaker: BreakerOptions) -> Self {
+    pub(crate) fn new(breaker: BreakerOptions, jitter: Jitter) -> Self {
         Self {
             breaker: Breaker::new(breaker),
             budget: RetryBudget::new(),
+            jitter,
             last_ok: None,
             proven: 0,
             losses: 0,
@@ -46,6 +52,12 @@ impl Account {
     /// A connection that was ready broke.
     pub(crate) fn on_loss(&mut self) {
         self.losses += 1;
+    }
+
+    /// How long to wait before attempt number `attempts + 1`, so that repeats of many calls do not come
+    /// together.
+    pub(crate) fn pause(&mut self, backoff: &BackoffOptions, attempts: u32) -> Duration {
+        self.jitter.up_to(backoff.ceiling(attempts.saturating_sub(1)))
     }
 
     /// Whether one more repeat is affordable.

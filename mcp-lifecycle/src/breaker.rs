@@ -121,6 +121,11 @@ impl Breaker {
             return false;
         }
         self.struck = generation;
+        self.on_failure(now)
+    }
+
+    /// The server failed on the level of the connection, which stays. `true` if that opens the breaker.
+    pub(crate) fn on_failure(&mut self, now: Instant) -> bool {
         self.strikes = self.strikes.saturating_add(1);
         let round = match self.state {
             Inner::Closed if self.strikes < self.options.open_after => return false,

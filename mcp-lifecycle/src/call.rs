@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use mcp_proto::{ListTools, Method, Paginated, Request, code};
 use mcp_session::{CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession};
-use mcp_transport::{CloseReason, Dispatch};
+use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
 
 use crate::breaker::Admission;
@@ -150,12 +150,13 @@ impl<'a> Path<'a> {
                             continue;
                         }
                     }
-                    if !self.may_repeat(&error, attempts) {
+                    let Some(pause) = self.pause_before_repeat(&error, attempts) else {
                         let is_harmless = error.outcome() == CallOutcome::NotSent || error.is_session_gone();
                         let earlier = self.unknown.take().filter(|_| is_harmless);
                         return Err(self.explain(earlier.unwrap_or(error)));
-                    }
-                    tracing::debug!(server = %self.server.name, method = %self.method, attempts, %error, "repeating");
+                    };
+                    tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
+                    self.wait(pause).await;
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
                         self.unknown = Some(error);
@@ -210,11 +211,47 @@ impl<'a> Path<'a> {
         self.options.clone().with_timeout(self.soft).with_began(self.started)
     }
 
-    /// The retry rule: what was not sent may be sent; what may have run only if that does no harm.
+    /// The retry rule: what was not sent may be sent; what may have run only if that does no harm. A
+    /// server that has too much to do is given time. `None`: the call is not repeated.
+    fn pause_before_repeat(&self, error: &mcp_session::CallError, attempts: u32) -> Option<Duration> {
+        if attempts >= self.server.options.attempts || self.server.is_over() {
+            return None;
+        }
+        if let mcp_session::CallError::Http(rejection) = error {
+            return self.pause_for(rejection, attempts);
+        }
+        self.may_repeat(error, attempts).then_some(Duration::ZERO)
+    }
+
+    /// How long a server that is overloaded or failing is left alone: a random time, or longer if it
+    /// asks for that. Waiting beyond the end of the call would be for nothing.
+    fn pause_for(&self, rejection: &Rejection, attempts: u32) -> Option<Duration> {
+        let passes = is_rate_limit(rejection) || is_failure(rejection);
+        if !passes || self.repeat == Repeat::Never {
+            return None;
+        }
+        let mut account = self.server.account();
+        let pause = account.pause(&self.server.options.backoff, attempts);
+        let pause = pause.max(rejection.retry_after.unwrap_or_default());
+        let is_in_time = later(Instant::now(), pause) < self.by;
+        (is_in_time && account.may_repeat()).then_some(pause)
+    }
+
+    /// Waits, unless the server is stopped meanwhile.
+    async fn wait(&self, pause: Duration) {
+        if pause.is_zero() {
+            return;
+        }
+        let mut status = self.server.status.subscribe();
+        let stopped = status.wait_for(|status| matches!(status.state, State::Draining | State::Stopped));
+        // Whichever it was: the next step looks at the state again.
+        let _ = timeout_at(later(Instant::now(), pause), stopped).await;
+    }
+
     fn may_repeat(&self, error: &mcp_session::CallError, attempts: u32) -> bool {
         // Either the session has ended, or the connection of this one request.
         let is_loss = error.is_session_gone() || matches!(error, mcp_session::CallError::Lost);
-        if !is_loss || attempts >= self.server.options.attempts || self.server.is_over() {
+        if !is_loss {
             return false;
         }
         // A server that refused a request together with its session has not acted on it.
@@ -285,6 +322,7 @@ impl<'a> Path<'a> {
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.account().on_answer();
             }
+            Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(),
             _ => {}
         }
     }
@@ -315,6 +353,16 @@ impl<'a> Path<'a> {
         let waited = self.by - self.started;
         CallError::Timeout { server: Arc::clone(&self.server.name), waiting_for, waited, failure }
     }
+}
+
+/// Whether the server asks for fewer requests. That says nothing against its health.
+fn is_rate_limit(rejection: &Rejection) -> bool {
+    rejection.status == 429
+}
+
+/// Whether the server, or what stands before it, could not serve the request now.
+fn is_failure(rejection: &Rejection) -> bool {
+    matches!(rejection.status, 500 | 502..=504)
 }
 
 /// Refuses the call if waiting does not help in this state.

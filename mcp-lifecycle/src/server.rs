@@ -11,6 +11,7 @@ use crate::account::Account;
 use crate::error::CallError;
 use crate::event::ServerEvent;
 use crate::failure::Failure;
+use crate::jitter::Jitter;
 use crate::latch::Latch;
 use crate::lists::Lists;
 use crate::machine::Begin;
@@ -60,7 +61,7 @@ pub(crate) struct Offer {
 impl Server {
     pub(crate) fn new(name: String, options: ServerOptions, place: u64, runtime: Arc<Runtime>) -> Self {
         let name: Arc<str> = name.into();
-        let account = Account::new(options.breaker.clone());
+        let account = Account::new(options.breaker.clone(), Jitter::for_server(runtime.seed, &name));
         // What its owner will make of it first, so that nobody sees a state that never was.
         let state = match options.begin() {
             Some(Begin::Now) => State::Connecting { generation: 1, attempt: 1 },
@@ -108,6 +109,14 @@ impl Server {
         let has_opened = self.account().breaker.on_strike(generation, Instant::now());
         if has_opened {
             tracing::warn!(server = %self.name, generation, "calls are refused: the connection keeps breaking");
+        }
+    }
+
+    /// The server failed to serve a call, on a connection that stays: one strike for each.
+    pub(crate) fn on_failure(&self) {
+        let has_opened = self.account().breaker.on_failure(Instant::now());
+        if has_opened {
+            tracing::warn!(server = %self.name, "calls are refused: the server keeps failing");
         }
     }
 

@@ -230,19 +230,39 @@ impl CallError {
         matches!(self, Self::SessionGone { .. })
     }
 
+    /// How long the server asks to wait before another request, at most 300 s.
+    ///
+    /// # Source
+    ///
+    /// RFC 9110, section 10.2.3, on the statuses 429 and 503 above all.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Http(rejection) => rejection.retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether the server has had too many requests, and so did not look at this one.
+    #[must_use]
+    pub fn is_rate_limited(&self) -> bool {
+        matches!(self, Self::Http(rejection) if rejection.status == 429)
+    }
+
     /// Whether the same call may be made again without any risk of running twice: nothing was sent, or
-    /// the server refused it together with its session, and another moment or another session can
-    /// change the answer.
+    /// the server refused it together with its session or for want of time, and another moment or
+    /// another session can change the answer.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.outcome() != CallOutcome::Unknown
-            && matches!(
-                self,
-                Self::Overloaded
-                    | Self::QueueTimeout { .. }
-                    | Self::SessionGone { .. }
-                    | Self::Timeout { .. }
-            )
+            && (self.is_rate_limited()
+                || matches!(
+                    self,
+                    Self::Overloaded
+                        | Self::QueueTimeout { .. }
+                        | Self::SessionGone { .. }
+                        | Self::Timeout { .. }
+                ))
     }
 }
 

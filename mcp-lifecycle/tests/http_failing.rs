@@ -1,0 +1,250 @@
+//! Servers over HTTP that are overloaded, fail, hang up or fall silent, through the public handle.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_lifecycle::{
+    BackoffOptions, BreakerState, CallError, ParkReason, ServerHandle, ServerOptions, ServerSpec, State,
+    Supervisor, SupervisorOptions,
+};
+use mcp_proto::{CallTool, ListTools};
+use mcp_session::{CallOptions, CallOutcome, ListLimits};
+use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
+use mcp_transport::testing::checks::isolated;
+use mcp_transport::testing::{NetConnection, NetServer};
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+/// Pauses short enough for a test.
+fn options() -> ServerOptions {
+    ServerOptions::default().with_backoff(BackoffOptions::default().with_first(Duration::from_millis(20)))
+}
+
+/// A supervisor with the one server behind `url`.
+fn start(url: &str, options: ServerOptions) -> (Supervisor, ServerHandle) {
+    let supervisor = Supervisor::start(&Handle::current(), SupervisorOptions::default().with_seed(1));
+    let endpoint = Endpoint::parse(url).unwrap();
+    let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
+    let spec = ServerSpec::new("web", Arc::new(connector)).with_options(options);
+    let handle = supervisor.add(spec).unwrap();
+    (supervisor, handle)
+}
+
+/// Plays a modern server until it is ready.
+async fn become_ready(server: &NetServer) -> NetConnection {
+    let mut connection = server.accept().await;
+    for result in [
+        json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}),
+        json!({"resultType": "complete", "tools": []}),
+    ] {
+        answer(&mut connection, &result).await;
+    }
+    connection
+}
+
+/// Answers the next request with success.
+async fn answer(connection: &mut NetConnection, result: &Value) {
+    let id = connection.request().await.json()["id"].clone();
+    connection.json("200 OK", "", &json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
+}
+
+/// Answers every request with this head and no body; returns the methods when `calls` is over.
+async fn refuse_all<T>(
+    connection: &mut NetConnection,
+    head: &str,
+    calls: impl Future<Output = T>,
+) -> (T, Vec<String>) {
+    let mut asked = Vec::new();
+    let serve = async {
+        loop {
+            let request = connection.request().await;
+            asked.push(request.json()["method"].as_str().unwrap().to_owned());
+            connection.write(format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n")).await;
+        }
+    };
+    let output = tokio::select! {
+        output = calls => output,
+        () = serve => unreachable!("it serves for ever"),
+    };
+    (output, asked)
+}
+
+async fn list(server: &ServerHandle) -> Result<(), CallError> {
+    server.list::<ListTools>(CallOptions::default(), ListLimits::default()).await.map(drop)
+}
+
+async fn call(server: &ServerHandle) -> Result<(), CallError> {
+    server.call(CallTool::new("any"), CallOptions::default()).await.map(drop)
+}
+
+fn of_session(error: CallError) -> mcp_session::CallError {
+    let CallError::Session { error, .. } = error else { panic!("{error:?}") };
+    error
+}
+
+#[test]
+fn f065_a_server_that_wants_fewer_requests_gets_an_idempotent_one_again_when_it_says() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        let began = Instant::now();
+        let (listed, waited) = tokio::join!(list(&server), async {
+            connection.request().await;
+            connection
+                .write("HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")
+                .await;
+            answer(&mut connection, &json!({"resultType": "complete", "tools": []})).await;
+            began.elapsed()
+        });
+        listed.unwrap();
+        assert!(waited >= Duration::from_secs(1), "{waited:?}");
+
+        let head = "429 Too Many Requests\r\nretry-after: 7";
+        let (called, asked) = refuse_all(&mut connection, head, call(&server)).await;
+        assert_eq!(asked, ["tools/call"], "a call that may do something is left to its caller");
+        let error = called.unwrap_err();
+        assert!(error.is_retryable() && error.outcome() == CallOutcome::Rejected, "{error:?}");
+        let error = of_session(error);
+        assert_eq!((error.is_rate_limited(), error.retry_after()), (true, Some(Duration::from_secs(7))));
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn f065_wanting_fewer_requests_never_opens_the_breaker_and_a_wait_beyond_the_deadline_is_not_begun() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        let head = "429 Too Many Requests\r\nretry-after: 1000000000";
+        let calls = async {
+            for _ in 0..10 {
+                let began = Instant::now();
+                let error = of_session(list(&server).await.unwrap_err());
+                assert_eq!(error.retry_after(), Some(Duration::from_secs(300)));
+                assert!(began.elapsed() < Duration::from_secs(1));
+            }
+        };
+        let ((), asked) = refuse_all(&mut connection, head, calls).await;
+        assert_eq!(asked.len(), 10);
+        assert_eq!(server.status().breaker, BreakerState::Closed);
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn f066_a_failing_server_gets_three_attempts_of_what_is_idempotent_and_one_of_a_call() {
+    isolated(async |test| {
+        for status in ["500 Oops", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"] {
+            let host = NetServer::bind().await;
+            let (supervisor, server) = start(&host.url(), options());
+            let mut connection = become_ready(&host).await;
+            server.settled(soon()).await;
+            let (listed, asked) = refuse_all(&mut connection, status, list(&server)).await;
+            assert_eq!(asked, ["tools/list"; 3], "{status}");
+            assert_eq!(listed.unwrap_err().outcome(), CallOutcome::Unknown);
+            assert_eq!(server.status().breaker, BreakerState::Closed);
+
+            let (called, asked) = refuse_all(&mut connection, status, call(&server)).await;
+            assert_eq!(asked, ["tools/call"], "{status}");
+            assert_eq!(called.unwrap_err().outcome(), CallOutcome::Unknown);
+
+            // The fifth in a row: from here on nothing is sent.
+            let (_, asked) = refuse_all(&mut connection, status, call(&server)).await;
+            assert_eq!((asked.len(), server.status().breaker), (1, BreakerState::Open));
+            let (refused, asked) = refuse_all(&mut connection, status, list(&server)).await;
+            assert!(matches!(refused, Err(CallError::CircuitOpen { .. })), "{refused:?}");
+            assert!(asked.is_empty());
+            assert!(server.status().state.is_ready(), "the connection itself is as it was");
+            test.expect_log(tracing::Level::WARN, "the server keeps failing");
+            supervisor.shutdown().await;
+        }
+    });
+}
+
+#[test]
+fn f066_repeats_end_with_the_budget() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        // A success in between keeps the breaker closed, and pays for a tenth of a repeat.
+        let success = json!({"resultType": "complete", "tools": []});
+        let mut attempts = Vec::new();
+        for _ in 0..4 {
+            let (listed, asked) = refuse_all(&mut connection, "503 Busy", list(&server)).await;
+            listed.unwrap_err();
+            attempts.push(asked.len());
+            let (listed, ()) = tokio::join!(list(&server), answer(&mut connection, &success));
+            listed.unwrap();
+        }
+        assert_eq!(attempts, [3, 3, 3, 1]);
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn f066_a_pause_before_a_repeat_holds_no_shutdown_up() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        let pausing = tokio::spawn(async move { list(&server).await });
+        connection.request().await;
+        let head = "HTTP/1.1 503 Busy\r\nretry-after: 30\r\ncontent-length: 0\r\n\r\n";
+        connection.write(head).await;
+        // The answer has been read when its connection is free for something else.
+        while supervisor.server("web").unwrap().status().in_flight > 0 {
+            tokio::task::yield_now().await;
+        }
+        let began = Instant::now();
+        supervisor.shutdown().await;
+        let error = pausing.await.unwrap().unwrap_err();
+        assert_eq!(error.outcome(), CallOutcome::Unknown, "{error:?}");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn f057_a_server_that_hangs_up_at_once_is_tried_with_pauses_and_then_parked() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options().with_park_after(3));
+        let mut connections = 0;
+        let status = tokio::select! {
+            status = server.settled(soon()) => status,
+            () = async {
+                loop {
+                    drop(host.accept().await);
+                    connections += 1;
+                }
+            } => unreachable!("it serves for ever"),
+        };
+        assert!(
+            matches!(status.state, State::Parked { why: ParkReason::Unproven { attempts: 3 }, .. }),
+            "{status:?}"
+        );
+        // Each attempt may find its first connection closed before anything was written.
+        assert!((3..=6).contains(&connections), "{connections}");
+        (0..3).for_each(|_| test.expect_log(tracing::Level::WARN, "connection lost"));
+        supervisor.shutdown().await;
+    });
+}
