@@ -45,7 +45,7 @@ message! {
         /// What the server says of its behaviour; untrusted.
         annotations: Option<ToolAnnotations> = "annotations", Hint, since V2025_03_26;
         /// How it can be run.
-        execution: Option<ToolExecution> = "execution", Hint, only V2025_11_25;
+        execution: Option<Box<ToolExecution>> = "execution", Hint, only V2025_11_25;
         /// Pictures of it.
         icons: Option<Vec<Icon>> = "icons", Hint, since V2025_11_25;
         /// Metadata, as received.
