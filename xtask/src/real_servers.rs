@@ -25,7 +25,15 @@ pub(crate) fn run(workspace: &Workspace, install_only: bool) -> Result<(), Failu
     if install_only {
         return Ok(());
     }
-    let mut cargo = workspace.cargo(["test", "--package", "mcp-client", "--test", "real_servers"]);
+    let mut cargo = workspace.cargo([
+        "test",
+        "--package",
+        "mcp-client",
+        "--test",
+        "real_servers",
+        "--test",
+        "real_servers_http",
+    ]);
     shell::run(cargo.args(["--", "--nocapture"]).env(VARIABLE, &folder).env("CI", "true"))
 }
 

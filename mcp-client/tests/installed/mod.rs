@@ -1,22 +1,24 @@
 //! Servers that nobody here wrote, where `cargo xtask real-servers` has installed them.
 
+pub mod web;
+
 use std::env;
 use std::fs;
 use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_client::{Client, Handlers, HttpServer, ServerConfig, ServerSettings, StdioServer};
-use mcp_lifecycle::{ServerHandle, ServerStatus, ShutdownReport, State};
+use mcp_client::{Client, ClientBuilder, Handlers, HttpServer, ServerConfig, ServerSettings, StdioServer};
+use mcp_lifecycle::{BackoffOptions, ServerHandle, ServerStatus, ShutdownReport, State};
 use mcp_session::EraPolicy;
 use mcp_transport::testing::checks::{Isolated, Process, isolated, marked, new_mark, until, until_some};
 use mcp_transport::testing::fixture::MARK;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Longest wait for anything a server does; python takes its time on a busy machine.
@@ -111,14 +113,6 @@ impl Installed {
         StdioServer::new(self.python("mcp-server-git")).args(["--repository", self.work().to_str().unwrap()])
     }
 
-    /// `server-everything` over Streamable HTTP.
-    pub async fn everything_over_http(&self) -> Web {
-        // Free a moment ago; nobody else on this machine asks for one that is not free.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let program = self.node("mcp-server-everything");
-        Web { child: Web::spawn(&program, port).await, program, port }
-    }
-
     fn node(&self, name: &str) -> String {
         self.program("node/node_modules/.bin", name)
     }
@@ -131,46 +125,6 @@ impl Installed {
         let program = self.folder.join(folder).join(name);
         assert!(program.exists(), "{} is missing: run `cargo xtask real-servers`", program.display());
         program.to_str().unwrap().to_owned()
-    }
-}
-
-/// A real server over HTTP, until it is dropped.
-pub struct Web {
-    child: Child,
-    program: String,
-    port: u16,
-}
-
-impl Web {
-    pub fn url(&self) -> String {
-        format!("http://localhost:{}/mcp", self.port)
-    }
-
-    /// Kills it and starts it again at the same address.
-    pub async fn restart(&mut self) {
-        self.kill();
-        self.child = Self::spawn(&self.program, self.port).await;
-    }
-
-    async fn spawn(program: &str, port: u16) -> Child {
-        let mut command = Command::new(program);
-        command.arg("streamableHttp").env("PORT", port.to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap();
-        let is_up = || ["127.0.0.1", "::1"].iter().any(|host| TcpStream::connect((*host, port)).is_ok());
-        until(PATIENCE, "it listens", is_up).await;
-        child
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -189,18 +143,25 @@ impl Running {
         let mut settings = ServerSettings::default();
         settings.era = era;
         let config = ServerConfig::new("real", program.env(MARK, mark.as_str()), settings).unwrap();
-        Self::with(config, mark).await
+        Self::with(Client::builder().server(config), mark).await
     }
 
     /// Reaches a server that runs already and waits until it is ready.
-    pub async fn at(server: HttpServer) -> Self {
-        let config = ServerConfig::new("real", server, ServerSettings::default()).unwrap();
-        Self::with(config, new_mark()).await
+    pub async fn at(server: HttpServer, era: EraPolicy) -> Self {
+        let mut settings = ServerSettings::default();
+        settings.era = era;
+        let config = ServerConfig::new("real", server, settings).unwrap();
+        // Where nobody listens an attempt fails at once, and the usual number of them is over sooner than
+        // a server in Python has been started anew.
+        let backoff = BackoffOptions::default().with_cap(Duration::from_millis(300));
+        let builder = Client::builder().server(config);
+        let builder =
+            builder.tune(move |_, options| options.with_park_after(100).with_backoff(backoff.clone()));
+        Self::with(builder, new_mark()).await
     }
 
-    async fn with(config: ServerConfig, mark: String) -> Self {
-        let client =
-            Client::builder().environment(env::vars_os()).server(config).start(&Handle::current()).unwrap();
+    async fn with(builder: ClientBuilder, mark: String) -> Self {
+        let client = builder.environment(env::vars_os()).start(&Handle::current()).unwrap();
         let server = client.server("real").unwrap();
         let status = server.settled(Instant::now() + PATIENCE).await;
         assert!(status.state.is_ready(), "{status:?}");
@@ -209,8 +170,16 @@ impl Running {
 
     /// Calls a tool through the public handler.
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
-        let arguments = json!({"server": "real", "tool": tool, "arguments": arguments, "timeout_ms": 30_000});
-        serde_json::from_str(&self.handlers.call_tool(&arguments.to_string()).await).unwrap()
+        self.begin(tool, &arguments).await.unwrap()
+    }
+
+    /// Begins a call in a task of its own.
+    pub fn begin(&self, tool: &str, arguments: &Value) -> JoinHandle<Value> {
+        let request = json!({"server": "real", "tool": tool, "arguments": arguments, "timeout_ms": 30_000});
+        let handlers = self.handlers.clone();
+        tokio::spawn(
+            async move { serde_json::from_str(&handlers.call_tool(&request.to_string()).await).unwrap() },
+        )
     }
 
     /// The processes of the server, seen from outside.
