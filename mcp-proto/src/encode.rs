@@ -4,21 +4,32 @@ use serde::Serialize;
 
 use crate::error::ErrorObject;
 use crate::id::RequestId;
+use crate::input_required::InputAnswers;
 use crate::method::Method;
 use crate::payload::{DecodeError, Payload};
 
 /// Members to put into `params._meta`, kept as the text they are written in.
 ///
 /// The members of a session are written once and appended to every request as they are; what
-/// differs from call to call is added to a clone.
+/// differs from call to call is added to a clone, but for the progress token, which is the id.
 #[derive(Debug, Clone, Default)]
-pub struct MetaMembers(Vec<u8>);
+pub struct MetaMembers {
+    text: Vec<u8>,
+    asks_progress: bool,
+}
 
 impl MetaMembers {
     /// No members: requests carry no `_meta` at all.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self { text: Vec::new(), asks_progress: false }
+    }
+
+    /// Asks for progress too: each request carries its own id as `progressToken`, the last member.
+    #[must_use]
+    pub fn with_progress(mut self) -> Self {
+        self.asks_progress = true;
+        self
     }
 
     /// Adds the member `key`.
@@ -27,17 +38,17 @@ impl MetaMembers {
     ///
     /// `value` has no JSON form.
     pub fn push<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), DecodeError> {
-        let length = self.0.len();
+        let length = self.text.len();
         let mut write = || -> serde_json::Result<()> {
             if length > 0 {
-                self.0.push(b',');
+                self.text.push(b',');
             }
-            serde_json::to_writer(&mut self.0, key)?;
-            self.0.push(b':');
-            serde_json::to_writer(&mut self.0, value)
+            serde_json::to_writer(&mut self.text, key)?;
+            self.text.push(b':');
+            serde_json::to_writer(&mut self.text, value)
         };
         write().map_err(|error| {
-            self.0.truncate(length);
+            self.text.truncate(length);
             DecodeError::new(&error)
         })
     }
@@ -45,7 +56,7 @@ impl MetaMembers {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.text.is_empty() && !self.asks_progress
     }
 }
 
@@ -63,14 +74,55 @@ pub fn encode_request<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(192 + meta.0.len());
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    write_json(&mut out, id)?;
-    out.extend_from_slice(b",\"method\":");
-    write_json(&mut out, method.as_str())?;
-    out.extend_from_slice(b",\"params\":");
-    write_params(&mut out, params, meta)?;
+    let mut out = Vec::with_capacity(224 + meta.text.len());
+    write_head(&mut out, id, method)?;
+    let token = if meta.asks_progress { Some(id) } else { None };
+    write_params(&mut out, params, meta, token)?;
     out.push(b'}');
+    Ok(finish(out))
+}
+
+/// Writes a request once more, under another id and with the answers to what the server asked for.
+///
+/// `first` is the frame that [`encode_request`] has written for `first_id` and `method`, with metadata
+/// that [asks for progress](MetaMembers::with_progress); its parameters are sent as they are there. They
+/// must have no members `inputResponses` and `requestState`.
+///
+/// # Errors
+///
+/// `first` is not such a frame, or an answer has no JSON form.
+///
+/// # Source
+///
+/// MCP 2026-07-28, basic/patterns/mrtr.
+pub fn encode_round(
+    first: &[u8],
+    first_id: &RequestId,
+    method: &Method,
+    id: &RequestId,
+    answers: &InputAnswers,
+) -> Result<Bytes, DecodeError> {
+    let mut head = Vec::with_capacity(96);
+    write_head(&mut head, first_id, method)?;
+    head.push(b'{');
+    let mut token = Vec::with_capacity(40);
+    write_token(&mut token, first_id)?;
+    token.extend_from_slice(b"}}}");
+    let params = first.strip_prefix(head.as_slice()).and_then(|params| params.strip_suffix(token.as_slice()));
+    let params =
+        params.ok_or_else(|| DecodeError::about("the frame is not the first round of the request"))?;
+
+    let mut out = Vec::with_capacity(first.len() + 128);
+    write_head(&mut out, id, method)?;
+    write_json(&mut out, answers)?;
+    // What follows goes into the object that was just written.
+    out.pop();
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    out.extend_from_slice(params);
+    write_token(&mut out, id)?;
+    out.extend_from_slice(b"}}}");
     Ok(finish(out))
 }
 
@@ -84,11 +136,11 @@ pub fn encode_notification<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(128 + meta.0.len());
+    let mut out = Vec::with_capacity(128 + meta.text.len());
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
     write_json(&mut out, method.as_str())?;
     out.extend_from_slice(b",\"params\":");
-    write_params(&mut out, params, meta)?;
+    write_params(&mut out, params, meta, None)?;
     out.push(b'}');
     Ok(finish(out))
 }
@@ -120,6 +172,21 @@ pub fn encode_error(id: &RequestId, error: &ErrorObject) -> Result<Bytes, Decode
     Ok(finish(out))
 }
 
+/// Writes a request up to its parameters.
+fn write_head(out: &mut Vec<u8>, id: &RequestId, method: &Method) -> Result<(), DecodeError> {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    write_json(out, id)?;
+    out.extend_from_slice(b",\"method\":");
+    write_json(out, method.as_str())?;
+    out.extend_from_slice(b",\"params\":");
+    Ok(())
+}
+
+fn write_token(out: &mut Vec<u8>, id: &RequestId) -> Result<(), DecodeError> {
+    out.extend_from_slice(b"\"progressToken\":");
+    write_json(out, id)
+}
+
 fn write_id(out: &mut Vec<u8>, id: &RequestId) {
     // Numbers and texts always have a JSON form, and a `Vec` takes whatever is written to it.
     let _ = write_json(out, id);
@@ -135,6 +202,7 @@ fn write_params<P: Serialize + ?Sized>(
     out: &mut Vec<u8>,
     params: &P,
     meta: &MetaMembers,
+    token: Option<&RequestId>,
 ) -> Result<(), DecodeError> {
     let start = out.len();
     write_json(out, params)?;
@@ -145,13 +213,19 @@ fn write_params<P: Serialize + ?Sized>(
     if out.get(start) != Some(&b'{') {
         return Err(DecodeError::about("params must be an object"));
     }
-    if !meta.is_empty() {
+    if !meta.text.is_empty() || token.is_some() {
         out.pop();
         if out.len() > start + 1 {
             out.push(b',');
         }
         out.extend_from_slice(b"\"_meta\":{");
-        out.extend_from_slice(&meta.0);
+        out.extend_from_slice(&meta.text);
+        if let Some(id) = token {
+            if !meta.text.is_empty() {
+                out.push(b',');
+            }
+            write_token(out, id)?;
+        }
         out.extend_from_slice(b"}}");
     }
     Ok(())
@@ -197,6 +271,55 @@ mod tests {
             text(empty),
             r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{"progressToken":7}}}"#
         );
+    }
+
+    #[test]
+    fn a_progress_token_is_the_id_and_stands_last() {
+        let mut meta = MetaMembers::new().with_progress();
+        let written = |meta: &MetaMembers, params: &serde_json::Value| {
+            text(encode_request(&"a\"b".into(), &Method::PING, params, meta).unwrap())
+        };
+        let head = r#"{"jsonrpc":"2.0","id":"a\"b","method":"ping","params":"#;
+        assert_eq!(written(&meta, &json!({})), format!(r#"{head}{{"_meta":{{"progressToken":"a\"b"}}}}}}"#));
+        meta.push("k", &1).unwrap();
+        let expected = format!(r#"{head}{{"x":2,"_meta":{{"k":1,"progressToken":"a\"b"}}}}}}"#);
+        assert_eq!(written(&meta, &json!({"x": 2})), expected);
+        let notification =
+            encode_notification(&Method::INITIALIZED, &(), &MetaMembers::new().with_progress());
+        assert!(!text(notification.unwrap()).contains("progressToken"), "nobody answers a notification");
+    }
+
+    #[test]
+    fn a_further_round_has_a_new_id_the_old_parameters_and_the_answers() {
+        let mut meta = MetaMembers::new().with_progress();
+        meta.push("k", &json!({"progressToken": 7})).unwrap();
+        let method = Method::TOOLS_CALL;
+        let call = CallTool::new("t")
+            .with_arguments(RawJson::from_text(r#"{ "a":1.50,"b":{"progressToken":7}}"#).unwrap());
+        let first = encode_request(&7.into(), &method, &call, &meta).unwrap();
+        let mut answers = InputAnswers::default();
+        answers.answer_raw("q", RawJson::from_text("{\"x\":\n1}").unwrap());
+        let round = |answers| text(encode_round(&first, &7.into(), &method, &"8".into(), answers).unwrap());
+        let rest = concat!(
+            r#""name":"t","arguments":{ "a":1.50,"b":{"progressToken":7}},"#,
+            r#""_meta":{"k":{"progressToken":7},"progressToken":"8"}}}"#
+        );
+        let head = r#"{"jsonrpc":"2.0","id":"8","method":"tools/call","params":{"#;
+        assert_eq!(round(&answers), format!(r#"{head}"inputResponses":{{"q":{{"x": 1}}}},{rest}"#));
+        assert_eq!(round(&InputAnswers::default()), format!("{head}{rest}"));
+    }
+
+    #[test]
+    fn a_frame_of_another_request_has_no_further_round() {
+        let meta = MetaMembers::new().with_progress();
+        let round = |meta, id: i64, method: Method| {
+            let first = encode_request(&id.into(), &method, &json!({"name": "a"}), meta).unwrap();
+            encode_round(&first, &7.into(), &Method::TOOLS_CALL, &8.into(), &InputAnswers::default())
+        };
+        assert!(round(&meta, 7, Method::TOOLS_CALL).is_ok());
+        assert!(round(&meta, 9, Method::TOOLS_CALL).is_err());
+        assert!(round(&meta, 7, Method::TOOLS_LIST).is_err());
+        assert!(round(&MetaMembers::new(), 7, Method::TOOLS_CALL).is_err());
     }
 
     #[test]

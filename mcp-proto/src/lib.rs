@@ -58,7 +58,9 @@ mod version;
 mod versioned;
 
 // Envelopes: what every message is wrapped in.
-pub use encode::{MetaMembers, encode_error, encode_notification, encode_request, encode_result};
+pub use encode::{
+    MetaMembers, encode_error, encode_notification, encode_request, encode_result, encode_round,
+};
 pub use entries::Entries;
 pub use envelope::{EnvelopeError, EnvelopeFault, Frame, Message, Outcome, parse_frame};
 pub use error::{ErrorObject, code};
