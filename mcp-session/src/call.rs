@@ -5,25 +5,37 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use mcp_proto::{Method, Payload, Request, RequestId};
+use mcp_proto::{InputAnswers, InputRequired, Method, Payload, Request, RequestId};
 use mcp_transport::{
     CloseReason, Closed, Dispatch, Inbound, MirroredHeader, Outbound, Rejection, SendError, Sent,
 };
 use tokio::time::Instant;
 
-use crate::error::{CallError, ProtocolFault};
+use crate::era::Reply;
+use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::Permit;
 use crate::pending::{Door, Patience, Refused};
 use crate::progress::ProgressLane;
+use crate::rounds::Rounds;
 use crate::session::Handle;
-use crate::shared::{Entry, Farewell};
-use crate::slot::{Ended, Found, Show, Slot};
+use crate::shared::{Entry, Farewell, Shared};
+use crate::slot::{Ended, Found, Sending, Show, Slot};
 
 /// A call in progress: a future of its result.
 ///
 /// Nothing is sent before the first poll. From then on the call ends at its deadline even if nobody
 /// polls it. Once it has ended, its permit and its place in the session are free *before* the result
 /// can be seen here.
+///
+/// # Rounds
+///
+/// A modern server may answer `tools/call`, `prompts/get` and `resources/read` with a wish for input.
+/// What it asks for is then asked of the [`ClientHandler`](crate::ClientHandler) of the session, inside
+/// the polls of this future, and the request is sent again under a new id, with the answers and the
+/// state that the server gave; [`SessionOptions::max_rounds`](crate::SessionOptions::max_rounds) times
+/// at most. The permit is kept meanwhile. The time-out of the call rests while input is gathered, and
+/// each round has the whole of it; the deadline goes on and ends the call in any case. Where a person is
+/// asked, give a deadline that a person can keep.
 ///
 /// # Cancel safety
 ///
@@ -65,6 +77,8 @@ pub(crate) struct Start {
     pub(crate) patience: Patience,
     pub(crate) pass: Pass,
     pub(crate) progress: Option<ProgressLane>,
+    /// Where the server may ask for input before it answers.
+    pub(crate) rounds: Option<Rounds>,
 }
 
 /// How a call was let in, and what it holds for that.
@@ -82,6 +96,8 @@ pub(crate) enum Pass {
 struct InFlight {
     slot: Arc<Slot>,
     progress: Option<ProgressLane>,
+    rounds: Option<Rounds>,
+    started: Instant,
 }
 
 impl<R: Request> Call<R> {
@@ -122,18 +138,98 @@ impl RawCall {
             State::Ready(start) => self.state = State::InFlight(start.begin(&self.handle, self.id)?),
             running => self.state = running,
         }
-        let State::InFlight(call) = &mut self.state else { return Poll::Pending };
-        let Ended { result, permit } = ready!(call.poll(&self.handle, self.id, cx));
-        self.state = State::Done;
-        let shared = &self.handle.shared;
-        let result = match shared.agreed.get() {
-            Some(agreed) => {
-                result.and_then(|result| agreed.complete(shared.transport.streams(), &self.method, result))
+        loop {
+            let State::InFlight(call) = &mut self.state else { return Poll::Pending };
+            if let Poll::Ready(ended) = call.poll(&self.handle, self.id, cx) {
+                match self.on_ended(ended) {
+                    Some(result) => return Poll::Ready(result),
+                    None => continue,
+                }
             }
-            None => result,
-        };
-        Poll::Ready(result.map(|result| (result, permit)))
+            let Some(rounds) = &mut call.rounds else { return Poll::Pending };
+            let answers = ready!(rounds.poll_answers(cx));
+            if let Err(error) = answers.and_then(|answers| self.send_again(&answers)) {
+                return Poll::Ready(Err(self.give_in(error)));
+            }
+        }
     }
+
+    /// What the end of a request means for the call; `None` if a further round has begun.
+    fn on_ended(&mut self, ended: Ended) -> Option<Result<(Payload, Option<Permit>), CallError>> {
+        let State::InFlight(call) = std::mem::replace(&mut self.state, State::Done) else { return None };
+        let Ended { result, permit } = ended;
+        let reply = result.and_then(|result| match self.handle.shared.agreed.get() {
+            Some(agreed) => agreed.reply(self.handle.shared.transport.streams(), &self.method, result),
+            None => Ok(Reply::Complete(result)),
+        });
+        let has_begun = call.rounds.as_ref().is_some_and(Rounds::has_begun);
+        let end = match reply {
+            Ok(Reply::Complete(result)) => Ok((result, permit)),
+            Ok(Reply::InputRequired(required)) => match self.begin_round(call, *required, permit) {
+                Ok(()) => return None,
+                Err(error) => Err(error),
+            },
+            Err(error) if has_begun => Err(error.of_later_round()),
+            Err(error) => Err(error),
+        };
+        Some(end)
+    }
+
+    /// Takes the place of the next round before anything is asked: from here on the call ends at its
+    /// deadline, or with its session, as in any round.
+    fn begin_round(
+        &mut self,
+        call: InFlight,
+        required: InputRequired,
+        permit: Option<Permit>,
+    ) -> Result<(), CallError> {
+        let InFlight { progress, rounds, started, .. } = call;
+        let why = UnsupportedWhy::InputRequired;
+        let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
+        rounds.gather(&self.handle, &self.method, required)?;
+        let slot = Arc::new(Slot::default());
+        let wants_progress = progress.is_some();
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps_permit: true, wants_progress, started };
+        let id = self.handle.shared.ids.next();
+        let taken_in = self.handle.shared.table().insert(id, entry, rounds.patience(), Door::Again);
+        match taken_in {
+            Ok(timer) => self.handle.shared.wake_driver(timer),
+            Err((refused, _entry)) => return Err(CallError::from(refused).of_later_round()),
+        }
+        self.id = id;
+        self.state = State::InFlight(InFlight { slot, progress, rounds: Some(rounds), started });
+        Ok(())
+    }
+
+    /// Sends the request once more, with what the server has asked for.
+    fn send_again(&mut self, answers: &InputAnswers) -> Result<(), CallError> {
+        let State::InFlight(InFlight { slot, rounds: Some(rounds), .. }) = &self.state else { return Ok(()) };
+        let shared = &self.handle.shared;
+        let mut request = Outbound::request(self.id.into(), rounds.write(&self.method, self.id, answers)?);
+        if let Some(agreed) = shared.agreed.get() {
+            let streams = shared.transport.streams();
+            request.mirrored = agreed.mirrored_again(streams, &self.method, &request.frame)?;
+        }
+        slot.send(sending(shared, request));
+        let timer = shared.table().resume(self.id, Instant::now());
+        shared.wake_driver(timer);
+        Ok(())
+    }
+
+    /// Ends the call between two rounds: the server waits for nothing, so there is nothing to cancel.
+    fn give_in(&mut self, error: CallError) -> CallError {
+        self.state = State::Done;
+        // Somebody else may have ended it a moment before; it ends once, here.
+        let taken = self.handle.shared.table().remove(self.id);
+        drop(taken);
+        error.of_later_round()
+    }
+}
+
+/// The transport at work on `request`.
+fn sending(shared: &Shared, request: Outbound) -> Sending {
+    let transport = Arc::clone(&shared.transport);
+    Box::pin(async move { transport.send(request).await })
 }
 
 impl Future for RawCall {
@@ -168,18 +264,17 @@ impl Start {
     /// Takes the call in: from here on somebody will end it, and the guard that cancels it is armed,
     /// before the transport has seen anything.
     fn begin(self, handle: &Handle, id: i64) -> Result<InFlight, CallError> {
-        let Self { frame, mirrored, started, patience, pass, progress } = self;
+        let Self { frame, mirrored, started, patience, pass, progress, rounds } = self;
         let now = Instant::now();
         if patience.due() <= now {
             let waited = now.duration_since(started);
             return Err(CallError::Timeout { dispatch: Dispatch::NotSent, waited });
         }
-        let transport = Arc::clone(&handle.shared.transport);
         let mut request = Outbound::request(RequestId::from(id), frame);
         request.mirrored = mirrored;
-        let slot = Arc::new(Slot::new(Box::pin(async move { transport.send(request).await })));
+        let slot = Arc::new(Slot::new(sending(&handle.shared, request)));
         let door = if matches!(pass, Pass::Session) { Door::Session } else { Door::Gate };
-        let keeps_permit = matches!(pass, Pass::GateAndBack(_));
+        let keeps_permit = rounds.is_some() || matches!(pass, Pass::GateAndBack(_));
         let permit = match pass {
             Pass::Session => None,
             Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
@@ -191,7 +286,7 @@ impl Start {
             Ok(timer) => handle.shared.wake_driver(timer),
             Err((refused, _entry)) => return Err(refused.into()),
         }
-        Ok(InFlight { slot, progress })
+        Ok(InFlight { slot, progress, rounds, started })
     }
 }
 

@@ -1,21 +1,26 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use mcp_transport::{CloseReason, Closed, Inbound, Receive};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::served::Serving;
 use crate::shared::{Farewell, Shared};
 
 /// How many messages are read before other tasks get a turn: well under a millisecond of work.
 const MESSAGES_PER_TURN: usize = 256;
 
-/// The engine of a session: reads what arrives and ends the calls whose time is up.
+/// The engine of a session: reads what arrives, ends the calls whose time is up, and runs the
+/// [handler](crate::ClientHandler) for what a legacy server asks.
 ///
 /// It decides nothing. Nothing is spawned: the owner polls [`run`](Self::run), in a task of its own
-/// or beside other work. It never waits for a writer, a handler or a slow consumer. Dropping it ends
-/// the session: every waiting call ends with [`CallError::SessionGone`](crate::CallError::SessionGone).
+/// or beside other work. Reading never waits for a writer, a handler or a slow consumer. Dropping it ends
+/// the session: every waiting call ends with [`CallError::SessionGone`](crate::CallError::SessionGone),
+/// and what is being served is dropped.
 #[derive(Debug)]
 #[must_use = "a session does nothing unless its driver runs"]
 pub struct Driver {
@@ -23,11 +28,23 @@ pub struct Driver {
     receive: Box<dyn Receive>,
     batch: Vec<Inbound>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// What the server has asked for; as many as the handler limits allow.
+    serving: FuturesUnordered<Serving>,
+}
+
+/// What reading has come to.
+enum Read {
+    /// Nothing is left to read.
+    All,
+    /// The connection has ended.
+    Closed(Closed),
+    /// More may be waiting.
+    Some,
 }
 
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>, receive: Box<dyn Receive>) -> Self {
-        Self { shared, receive, batch: Vec::new(), timer: None }
+        Self { shared, receive, batch: Vec::new(), timer: None, serving: FuturesUnordered::new() }
     }
 
     /// Runs until the connection has ended; returns how.
@@ -50,20 +67,37 @@ impl Driver {
             return Poll::Ready(self.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Told));
         }
         self.expire(cx);
+        match self.read(cx) {
+            Read::All => {}
+            Read::Closed(closed) => return Poll::Ready(self.shared.shut(closed, Farewell::Silent)),
+            // Everybody else first.
+            Read::Some => cx.waker().wake_by_ref(),
+        }
+        self.serve(cx);
+        Poll::Pending
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Read {
         let mut taken = 0;
         while taken < MESSAGES_PER_TURN {
-            let received = ready!(self.receive.poll_receive(cx, &mut self.batch));
+            let Poll::Ready(received) = self.receive.poll_receive(cx, &mut self.batch) else {
+                return Read::All;
+            };
             taken += self.batch.len().max(1);
             for inbound in self.batch.drain(..) {
                 self.shared.route(inbound);
             }
             if let Err(closed) = received {
-                return Poll::Ready(self.shared.shut(closed, Farewell::Silent));
+                return Read::Closed(closed);
             }
         }
-        // More may be waiting; everybody else first.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        Read::Some
+    }
+
+    /// Begins what the server has asked for, and lets what was begun go on.
+    fn serve(&mut self, cx: &mut Context<'_>) {
+        self.serving.extend(self.shared.begin_serving());
+        while let Poll::Ready(Some(_)) = self.serving.poll_next_unpin(cx) {}
     }
 
     /// Ends the calls whose deadline has come and sets the timer to the next one.

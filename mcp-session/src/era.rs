@@ -2,8 +2,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use mcp_proto::{
-    Cancelled, DecodeError, Era, MetaMembers, Method, Notification, Payload, PeerInfo, ProtocolVersion,
-    RawJson, RequestId, ResultType, encode_header_value, encode_notification, meta_key,
+    Cancelled, DecodeError, Era, Frame, InputRequired, Message, MetaMembers, Method, Notification, Payload,
+    PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType, encode_header_value, encode_notification,
+    parse_frame,
 };
 use mcp_transport::{MirroredHeader, Outbound, Streams};
 use serde::Deserialize;
@@ -11,15 +12,24 @@ use serde::Deserialize;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::tool_headers::ToolHeaders;
 
+/// What an answer is.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// The result of the call.
+    Complete(Payload),
+    /// The server wants input before it can go on.
+    InputRequired(Box<InputRequired>),
+}
+
 /// What the handshake has settled: who the peer is, and which of the two vocabularies is spoken.
 ///
 /// The only place that knows the difference. It is asked when a request is written (`check`,
-/// `meta`, `mirrored`), when a result is read (`complete`), when a call is given up (`cancel_notice`) and when
+/// `meta`, `mirrored`), when a result is read (`has_rounds`, `reply`), when a call is given up (`cancel_notice`) and when
 /// a message arrives (`answers_requests`, `has_batches`); subscriptions will be the fifth.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     peer: PeerInfo,
-    /// Members that every request carries in `_meta`; none in the legacy era.
+    /// Members that every request carries in `_meta`; in the legacy era the progress token alone.
     meta: MetaMembers,
     /// What the tools want mirrored; known only where requests have headers.
     tools: ToolHeaders,
@@ -27,11 +37,11 @@ pub(crate) struct Agreed {
 
 impl Agreed {
     pub(crate) fn legacy(peer: PeerInfo) -> Self {
-        Self { peer, meta: MetaMembers::new(), tools: ToolHeaders::default() }
+        Self { peer, meta: MetaMembers::new().with_progress(), tools: ToolHeaders::default() }
     }
 
     pub(crate) fn modern(peer: PeerInfo, meta: MetaMembers) -> Self {
-        Self { peer, meta, tools: ToolHeaders::default() }
+        Self { peer, meta: meta.with_progress(), tools: ToolHeaders::default() }
     }
 
     pub(crate) fn peer(&self) -> &PeerInfo {
@@ -55,19 +65,11 @@ impl Agreed {
     }
 
     /// The `_meta` of one request; made anew only if it differs from that of all others.
-    pub(crate) fn meta(
-        &self,
-        id: &RequestId,
-        wants_progress: bool,
-        own: &[(String, RawJson)],
-    ) -> Result<Cow<'_, MetaMembers>, DecodeError> {
-        if !wants_progress && own.is_empty() {
+    pub(crate) fn meta(&self, own: &[(String, RawJson)]) -> Result<Cow<'_, MetaMembers>, DecodeError> {
+        if own.is_empty() {
             return Ok(Cow::Borrowed(&self.meta));
         }
         let mut meta = self.meta.clone();
-        if wants_progress {
-            meta.push(meta_key::PROGRESS_TOKEN, id)?;
-        }
         for (key, value) in own {
             meta.push(key, value)?;
         }
@@ -94,6 +96,23 @@ impl Agreed {
         Ok(headers)
     }
 
+    /// The headers that mirror a request of which there is nothing but its frame.
+    pub(crate) fn mirrored_again(
+        &self,
+        streams: Streams,
+        method: &Method,
+        frame: &Bytes,
+    ) -> Result<Vec<MirroredHeader>, CallError> {
+        if !self.mirrors(streams) {
+            return Ok(Vec::new());
+        }
+        let name = match parse_frame(frame) {
+            Ok(Frame::Single(Message::Request { params, .. })) => self.raw_name(streams, method, &params),
+            _ => None,
+        };
+        self.mirrored(streams, method, name.as_deref(), frame)
+    }
+
     /// What `Mcp-Name` mirrors of parameters that are not typed.
     pub(crate) fn raw_name(&self, streams: Streams, method: &Method, params: &Payload) -> Option<String> {
         #[derive(Deserialize)]
@@ -118,24 +137,31 @@ impl Agreed {
         self.peer.era == Era::Modern && streams == Streams::PerRequest
     }
 
-    /// Lets a final result through; a list of tools without those that cannot be called over HTTP.
-    pub(crate) fn complete(
+    /// Whether a call of `method` may be answered with a wish for input.
+    pub(crate) fn has_rounds(&self, method: &Method) -> bool {
+        self.peer.era == Era::Modern
+            && [Method::TOOLS_CALL, Method::PROMPTS_GET, Method::RESOURCES_READ].contains(method)
+    }
+
+    /// Tells what kind of answer a result is; a list of tools comes without those that cannot be called
+    /// over HTTP.
+    pub(crate) fn reply(
         &self,
         streams: Streams,
         method: &Method,
         result: Payload,
-    ) -> Result<Payload, CallError> {
+    ) -> Result<Reply, CallError> {
         if self.peer.era == Era::Legacy {
-            return Ok(result);
+            return Ok(Reply::Complete(result));
         }
         match ResultType::of(&result) {
             Ok(ResultType::Complete) if *method == Method::TOOLS_LIST && self.mirrors(streams) => {
-                Ok(self.tools.learn(result, &self.peer.server.name))
+                Ok(Reply::Complete(self.tools.learn(result, &self.peer.server.name)))
             }
-            Ok(ResultType::Complete) => Ok(result),
-            Ok(ResultType::InputRequired) => {
-                Err(CallError::Unsupported { method: method.clone(), why: UnsupportedWhy::InputRequired })
-            }
+            Ok(ResultType::Complete) => Ok(Reply::Complete(result)),
+            Ok(ResultType::InputRequired) if self.has_rounds(method) => InputRequired::read(&result)
+                .map(|required| Reply::InputRequired(Box::new(required)))
+                .map_err(|error| CallError::Protocol(ProtocolFault::Result(error))),
             Ok(other) => {
                 let name = mcp_proto::escape(other.as_str(), 128).into_owned();
                 Err(CallError::Protocol(ProtocolFault::ResultType(name)))

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use mcp_proto::negotiation::VersionError;
 use mcp_proto::probe::ProbeFailure;
-use mcp_proto::{DecodeError, EnvelopeFault, ErrorObject, InvalidAnnotation, Method, MirrorError};
+use mcp_proto::{
+    DecodeError, EnvelopeFault, ErrorObject, InputRequired, InvalidAnnotation, Method, MirrorError,
+};
 use mcp_transport::{BrokenWhy, Closed, Dispatch, Rejection};
 
 /// A call ended without a value.
@@ -32,6 +34,19 @@ pub enum CallError {
     /// The server refused the request on the level of HTTP. The session stays usable.
     #[error("the server refused the request: {0}")]
     Http(Box<Rejection>),
+    /// The server asked for something that could not be given to it. It may have begun with the call.
+    #[error("the server asked for {method}, which failed: {error}")]
+    Input {
+        /// What the server asked for.
+        method: Method,
+        /// Why it got nothing.
+        error: Box<ErrorObject>,
+    },
+    /// The server asks for input before it goes on, and the call was made with
+    /// [`CallOptions::with_rounds_by_hand`](crate::CallOptions::with_rounds_by_hand). Answer with
+    /// [`CallOptions::with_answers`](crate::CallOptions::with_answers), or let it be.
+    #[error("the server asks for input before it goes on")]
+    InputRequired(Box<InputRequired>),
     /// The connection of this one request broke before its answer was complete. The session stays
     /// usable; the server may have acted on the request.
     #[error("the connection broke before the answer was complete")]
@@ -157,12 +172,24 @@ pub enum ProtocolFault {
     /// The result is not of the shape this request expects.
     #[error("unexpected result: {0}")]
     Result(DecodeError),
-    /// The result names a kind that is not known; the text is escaped and cut.
-    #[error("unknown result type {0}")]
+    /// The result is of a kind that is not known, or that this request cannot have; the text is escaped
+    /// and cut.
+    #[error("unexpected result type {0}")]
     ResultType(String),
+    /// It was given what it asked for, but the request cannot be written again: its list of tools asks
+    /// for other headers by now, say.
+    #[error("the next round of the call cannot be written: {0}")]
+    NextRound(String),
+    /// It asked for input again and again; the number is that of the rounds that were gone through.
+    #[error("it asked for input {0} times and gave no result")]
+    Rounds(u32),
+    /// It asked for more things at once than a client answers.
+    #[error("it asked for more than {0} things at once")]
+    TooManyInputs(usize),
 }
 
-/// Why a request was refused before anything was sent.
+/// Why a request cannot be served; all but [`InputRequired`](Self::InputRequired) are known before
+/// anything is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnsupportedWhy {
@@ -172,7 +199,8 @@ pub enum UnsupportedWhy {
     /// The method does not exist in the era of the connection.
     #[error("the agreed protocol version does not have it")]
     Era,
-    /// The server wants input before it answers, and nothing here can give it.
+    /// The server wants input before it answers, and nothing here can give it: no
+    /// [`ClientHandler`](crate::ClientHandler) serves what it asks for.
     #[error("it wants further input before it answers")]
     InputRequired,
 }
@@ -206,6 +234,7 @@ impl CallError {
             Self::Http(_) => CallOutcome::Rejected,
             Self::Lost | Self::Protocol(_) => CallOutcome::Unknown,
             // The server has begun with the request, however little it may have done.
+            Self::Input { .. } | Self::InputRequired(_) => CallOutcome::Unknown,
             Self::Unsupported { why: UnsupportedWhy::InputRequired, .. } => CallOutcome::Unknown,
             Self::Unsupported { .. } => CallOutcome::NotSent,
             Self::FrameTooLarge { dispatch, .. }
@@ -215,6 +244,20 @@ impl CallError {
                 Dispatch::NotSent => CallOutcome::NotSent,
                 Dispatch::Refused => CallOutcome::Rejected,
             },
+        }
+    }
+
+    /// The same error of a call that the server had begun with before: it may have acted on it.
+    pub(crate) fn of_later_round(mut self) -> Self {
+        match &mut self {
+            Self::Encode(_) | Self::Header(_) => Self::Protocol(ProtocolFault::NextRound(self.to_string())),
+            Self::FrameTooLarge { dispatch, .. }
+            | Self::SessionGone { dispatch, .. }
+            | Self::Timeout { dispatch, .. } => {
+                *dispatch = Dispatch::MayHaveLeft;
+                self
+            }
+            _ => self,
         }
     }
 
@@ -333,6 +376,8 @@ impl From<CallError> for HandshakeError {
             CallError::Protocol(fault) => Self::Protocol(fault),
             CallError::SessionGone { closed, .. } => Self::Closed(closed),
             CallError::Header(_)
+            | CallError::Input { .. }
+            | CallError::InputRequired(_)
             | CallError::Overloaded
             | CallError::QueueTimeout { .. }
             | CallError::Timeout { .. }

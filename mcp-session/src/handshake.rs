@@ -30,10 +30,11 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 ///
 /// Nothing is spawned and nothing is sent yet. The driver must be polled while the opening makes its
 /// handshake and for as long as the session is used.
-pub fn open(connection: Connection, options: SessionOptions) -> (Opening, Driver) {
+pub fn open(connection: Connection, mut options: SessionOptions) -> (Opening, Driver) {
+    options.declare_what_is_served();
     let shared = Arc::new(Shared::new(connection.transport, &options));
     let driver = Driver::new(Arc::clone(&shared), connection.receive);
-    let handle = Arc::new(Handle::new(shared, options.call_limit, options.hard_limit));
+    let handle = Arc::new(Handle::new(shared, &options));
     (Opening { handle, options }, driver)
 }
 
@@ -258,6 +259,7 @@ impl Opening {
             patience: Patience::new(started, Duration::MAX, limit),
             pass: Pass::Session,
             progress: None,
+            rounds: None,
         };
         RawCall::new(Arc::clone(&self.handle), id, R::METHOD, Ok(start)).await
     }

@@ -1,6 +1,6 @@
 use mcp_proto::{
-    EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
-    code, encode_error, encode_result, parse_frame,
+    Cancelled, EnvelopeError, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
+    encode_error, encode_result, parse_frame,
 };
 use mcp_transport::{Broken, Inbound, Outbound};
 use tokio::time::Instant;
@@ -36,18 +36,18 @@ impl Shared {
                 self.end_call(asked, CallError::Protocol(ProtocolFault::IdMismatch));
             }
             (Message::Response { id: None, outcome }, Some(asked)) => self.on_reply(asked, outcome),
-            (message, _) => self.on_own_message(message),
+            (message, _) => self.on_own_message(message, stream),
         }
     }
 
-    fn on_own_message(&self, message: Message) {
+    fn on_own_message(&self, message: Message, stream: Option<&RequestId>) {
         match message {
             Message::Response { id: Some(id), outcome } => self.on_reply(&id, self.without_secrets(outcome)),
             Message::Response { id: None, outcome } => {
                 self.on_error_without_id(self.without_secrets(outcome))
             }
             Message::Notification { method, params } => self.on_notification(&method, &params),
-            Message::Request { id, method, .. } => self.on_request(&id, &method),
+            Message::Request { id, method, params } => self.on_request(&id, &method, &params, stream),
         }
     }
 
@@ -154,8 +154,23 @@ impl Shared {
             self.inbox.announce(ListKind::Resources);
         } else if *method == Method::PROMPTS_LIST_CHANGED {
             self.inbox.announce(ListKind::Prompts);
+        } else if *method == Method::CANCELLED {
+            self.on_cancelled(params);
         } else {
-            // Unknown, or a cancel notice: nothing that the server asks for takes long enough yet.
+            self.counts.ignored_notifications.add();
+        }
+    }
+
+    /// The server withdraws a request: it is served no further and gets no answer.
+    fn on_cancelled(&self, params: &Payload) {
+        let Ok(notice) = params.decode::<Cancelled>() else {
+            self.counts.ignored_notifications.add();
+            return;
+        };
+        if self.withdraw(&notice.request_id) {
+            let reason = mcp_proto::escape(notice.reason.as_deref().unwrap_or_default(), 128).into_owned();
+            tracing::debug!(request_id = %notice.request_id, reason, "the server has withdrawn a request");
+        } else {
             self.counts.ignored_notifications.add();
         }
     }
@@ -185,8 +200,8 @@ impl Shared {
             self.counts.ignored_progress.add();
             return;
         };
-        let slot = self.table().get(id).filter(|entry| entry.wants_progress).map(|entry| entry.slot.clone());
-        if slot.is_some_and(|slot| slot.report(progress)) {
+        let found = self.table().get(id).map(|entry| (entry.slot.clone(), entry.wants_progress));
+        if found.is_some_and(|(slot, is_wanted)| slot.report(progress, is_wanted)) {
             self.table().extend(id, Instant::now());
         } else {
             self.counts.ignored_progress.add();
@@ -194,7 +209,7 @@ impl Shared {
     }
 
     /// Server and client count their ids separately, so an id here never meets the pending table.
-    fn on_request(&self, id: &RequestId, method: &Method) {
+    fn on_request(&self, id: &RequestId, method: &Method, params: &Payload, stream: Option<&RequestId>) {
         // Before the handshake is over, only a legacy server can ask anything.
         if !self.agreed.get().is_none_or(|agreed| agreed.answers_requests()) {
             if self.counts.refused_requests.add() {
@@ -205,8 +220,9 @@ impl Shared {
         if *method == Method::PING {
             return self.post(Outbound::response(encode_result(id, &Payload::EMPTY)));
         }
+        let Err(error) = self.accept(id, method, params, stream) else { return };
         self.counts.refused_requests.add();
-        let error = ErrorObject::new(code::METHOD_NOT_FOUND, "this client does not serve that method");
+        tracing::debug!(request_id = %id, %method, %error, "request of the server refused");
         match encode_error(id, &error) {
             Ok(frame) => self.post(Outbound::response(frame)),
             Err(error) => tracing::error!(%error, "an error object could not be written"),

@@ -6,13 +6,18 @@ mod driver;
 mod era;
 mod error;
 mod gate;
+mod handler;
 mod handshake;
 mod inbound;
 mod inbox;
 mod list;
 mod options;
+mod pace;
 mod pending;
 mod progress;
+mod rounds;
+mod served;
+mod service;
 mod session;
 mod shared;
 mod slot;
@@ -30,6 +35,9 @@ pub use inbox::{ListKind, SessionEvent};
 pub use list::{ListLimits, Listed, Truncated};
 pub use options::{CallOptions, ProgressHandler};
 pub use session::Session;
+
+// Serving what the server asks.
+pub use handler::{Asker, ClientHandler, HandlerLimits};
 
 // Sharing a server among many callers.
 pub use gate::{Gate, GateError, LiveSession};

@@ -3,11 +3,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use mcp_proto::{ClientCapabilities, Implementation, Progress, RawJson, Redactor};
+use mcp_proto::{ClientCapabilities, Implementation, InputAnswers, Progress, RawJson, Redactor};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::error::MetaError;
+use crate::handler::{ClientHandler, HandlerLimits, HandlerRef};
 
 /// How a session opens and what its limits are.
 #[derive(Debug, Clone)]
@@ -15,7 +16,9 @@ use crate::error::MetaError;
 pub struct SessionOptions {
     /// Who we are; default name and version of this crate.
     pub client_info: Implementation,
-    /// What we can do for the server; default nothing.
+    /// What we can do for the server beside what the handler serves; default nothing. The members
+    /// `roots`, `sampling` and `elicitation` do not count here: without a
+    /// [handler](Self::with_handler) nobody would serve them.
     pub capabilities: ClientCapabilities,
     /// Which vocabulary to speak; default [`EraPolicy::Auto`].
     pub era: EraPolicy,
@@ -34,6 +37,13 @@ pub struct SessionOptions {
     pub ids: IdSource,
     /// Takes secrets out of the errors that the server answers with; default none.
     pub redactor: Option<Arc<Redactor>>,
+    /// What the server is called here; default empty. Handlers are told.
+    pub server_name: Arc<str>,
+    /// How much of the handler this session may use.
+    pub handler_limits: HandlerLimits,
+    /// How often a call is sent again with the input that its server asks for; default 10.
+    pub max_rounds: u32,
+    pub(crate) handler: Option<HandlerRef>,
 }
 
 /// Which vocabulary a session speaks.
@@ -67,6 +77,19 @@ pub struct CallOptions {
     pub progress: Option<ProgressHandler>,
     /// Further members of the request's `_meta`.
     pub(crate) meta: Vec<(String, RawJson)>,
+    pub(crate) rounds: RoundMode,
+    /// What the server has asked for in an earlier round.
+    pub(crate) answers: Option<Box<InputAnswers>>,
+}
+
+/// Who answers when the server asks for input before it goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum RoundMode {
+    /// The caller.
+    ByHand,
+    /// The handler of the session.
+    #[default]
+    ByHandler,
 }
 
 /// Is shown the progress of a call.
@@ -85,6 +108,10 @@ impl Default for SessionOptions {
             max_events: 256,
             ids: IdSource::default(),
             redactor: None,
+            server_name: Arc::from(""),
+            handler_limits: HandlerLimits::default(),
+            max_rounds: 10,
+            handler: None,
         }
     }
 }
@@ -97,7 +124,7 @@ impl SessionOptions {
         self
     }
 
-    /// Says what we can do for the server.
+    /// Says what we can do for the server beside what the handler serves.
     #[must_use]
     pub fn with_capabilities(mut self, capabilities: ClientCapabilities) -> Self {
         self.capabilities = capabilities;
@@ -151,6 +178,42 @@ impl SessionOptions {
     pub fn with_redactor(mut self, redactor: Arc<Redactor>) -> Self {
         self.redactor = Some(redactor);
         self
+    }
+
+    /// Serves what the server asks of its client; what the handler serves is declared to the server.
+    #[must_use]
+    pub fn with_handler(mut self, handler: Arc<dyn ClientHandler>) -> Self {
+        self.handler = Some(HandlerRef(handler));
+        self
+    }
+
+    /// Sets how much of the handler this session may use.
+    #[must_use]
+    pub fn with_handler_limits(mut self, limits: HandlerLimits) -> Self {
+        self.handler_limits = limits;
+        self
+    }
+
+    /// Sets how often a call is sent again with the input that its server asks for.
+    #[must_use]
+    pub fn with_max_rounds(mut self, rounds: u32) -> Self {
+        self.max_rounds = rounds;
+        self
+    }
+
+    /// Sets what the server is called here.
+    #[must_use]
+    pub fn with_server_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.server_name = name.into();
+        self
+    }
+
+    /// Declares what the handler serves, and nothing that nobody would.
+    pub(crate) fn declare_what_is_served(&mut self) {
+        let served = self.handler.as_ref().map(|handler| handler.0.capabilities()).unwrap_or_default();
+        self.capabilities.elicitation = served.elicitation;
+        self.capabilities.roots = served.roots;
+        self.capabilities.sampling = served.sampling;
     }
 
     /// Shares a source of request ids.
@@ -213,6 +276,22 @@ impl CallOptions {
         self
     }
 
+    /// Ends the call with [`CallError::InputRequired`](crate::CallError::InputRequired) when the server
+    /// asks for input, instead of asking the handler of the session.
+    #[must_use]
+    pub fn with_rounds_by_hand(mut self) -> Self {
+        self.rounds = RoundMode::ByHand;
+        self
+    }
+
+    /// Answers what the server has asked for when the same request was made before: make the call with
+    /// the very same parameters, on the same server. Modern era only.
+    #[must_use]
+    pub fn with_answers(mut self, answers: InputAnswers) -> Self {
+        self.answers = Some(Box::new(answers));
+        self
+    }
+
     /// Adds a member to the request's `_meta`.
     ///
     /// # Errors
@@ -247,6 +326,7 @@ impl fmt::Debug for CallOptions {
             .field("timeout", &self.timeout)
             .field("began", &self.began)
             .field("progress", &self.progress.is_some())
+            .field("rounds", &self.rounds)
             .finish_non_exhaustive()
     }
 }

@@ -41,11 +41,15 @@ pub(crate) struct Patience {
     pub(crate) soft_end: Instant,
     /// When the call ends whatever the server reports.
     pub(crate) hard_end: Instant,
+    /// How many reasons there are that the server need not answer now; meanwhile the soft limit rests.
+    pub(crate) rests: u32,
 }
 
 /// The way a call comes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
+    /// A further round of a call that was let in before: refused only if the connection has ended.
+    Again,
     /// Through a gate: refused once the gate has taken the session back.
     Gate,
     /// Straight from a session handle.
@@ -114,14 +118,14 @@ impl<T> PendingTable<T> {
             Intake::Retracted if door == Door::Gate => return Err((Refused::Retracted, value)),
             Intake::Open | Intake::Retracted => {}
         }
-        if self.entries.len() >= self.capacity {
+        if self.entries.len() >= self.capacity && door != Door::Again {
             return Err((Refused::Full, value));
         }
         let due = patience.due();
         let place = self.entries.partition_point(|pending| pending.id < id);
         self.entries.insert(place, Pending { id, value, patience });
         self.note_deadline(due, id);
-        Ok(if self.armed.is_some_and(|armed| armed <= due) { Timer::Armed } else { Timer::Late })
+        Ok(self.timer_for(due))
     }
 
     /// Takes a call out; `None` means that somebody else has, or that it never was here.
@@ -133,16 +137,42 @@ impl<T> PendingTable<T> {
 
     /// Starts the soft limit of a call anew at `now`; the hard limit stays.
     ///
-    /// A deadline only ever moves back, so the driver's timer may fire early but never late.
+    /// The deadline moves back, if at all, so the driver's timer may fire early but never late.
     pub(crate) fn extend(&mut self, id: i64, now: Instant) {
-        let Some(pending) = self.find(id).and_then(|index| self.entries.get_mut(index)) else { return };
+        self.change(id, |patience| patience.begin_anew(now));
+    }
+
+    /// Lets the soft limit of a call rest: the server waits for something, not the caller for it.
+    pub(crate) fn rest(&mut self, id: i64) {
+        self.change(id, |patience| patience.rests += 1);
+    }
+
+    /// Ends one [`rest`](Self::rest); with the last one the soft limit starts anew at `now`.
+    ///
+    /// The deadline may move forward: the driver's timer has to be looked at.
+    pub(crate) fn resume(&mut self, id: i64, now: Instant) -> Timer {
+        let due = self.change(id, |patience| {
+            patience.rests = patience.rests.saturating_sub(1);
+            patience.begin_anew(now);
+        });
+        due.map_or(Timer::Armed, |due| self.timer_for(due))
+    }
+
+    /// Changes how long a call may take; answers when it ends now.
+    fn change(&mut self, id: i64, change: impl FnOnce(&mut Patience)) -> Option<Instant> {
+        let pending = self.find(id).and_then(|index| self.entries.get_mut(index))?;
         let before = pending.patience.due();
-        pending.patience.soft_end = pending.patience.soft_end.max(later(now, pending.patience.soft));
+        change(&mut pending.patience);
         let after = pending.patience.due();
         if after != before {
             self.forget_deadline(before, id);
             self.note_deadline(after, id);
         }
+        Some(after)
+    }
+
+    fn timer_for(&self, due: Instant) -> Timer {
+        if self.armed.is_some_and(|armed| armed <= due) { Timer::Armed } else { Timer::Late }
     }
 
     /// Takes out every call whose deadline is not after `now`, earliest first.
@@ -199,6 +229,11 @@ impl<T> PendingTable<T> {
         self.find(id).and_then(|index| self.entries.get(index)).map(|pending| &pending.value)
     }
 
+    /// The ids of all waiting calls, oldest first.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = i64> {
+        self.entries.iter().map(|pending| pending.id)
+    }
+
     /// The id of the only waiting call.
     pub(crate) fn sole(&self) -> Option<i64> {
         self.entries.front().filter(|_| self.entries.len() == 1).map(|pending| pending.id)
@@ -234,11 +269,20 @@ impl<T> PendingTable<T> {
 
 impl Patience {
     pub(crate) fn new(start: Instant, soft: Duration, hard_end: Instant) -> Self {
-        Self { soft, soft_end: later(start, soft), hard_end }
+        Self { soft, soft_end: later(start, soft), hard_end, rests: 0 }
+    }
+
+    /// The same limits, the soft one at rest.
+    pub(crate) fn at_rest(self) -> Self {
+        Self { rests: 1, ..self }
     }
 
     pub(crate) fn due(&self) -> Instant {
-        self.soft_end.min(self.hard_end)
+        if self.rests > 0 { self.hard_end } else { self.soft_end.min(self.hard_end) }
+    }
+
+    fn begin_anew(&mut self, now: Instant) {
+        self.soft_end = self.soft_end.max(later(now, self.soft));
     }
 }
 
@@ -333,11 +377,52 @@ mod tests {
         assert!(later(start, Duration::MAX) > at(start, 900_000_000_000));
     }
 
+    #[test]
+    fn the_soft_limit_rests_until_the_last_reason_is_gone_and_then_starts_anew() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, (), patience(start, 10, 60), Door::Session).unwrap();
+        table.arm();
+        table.rest(1);
+        table.rest(1);
+        assert!(table.expire(at(start, 40)).is_empty());
+        table.arm();
+        assert_eq!(table.resume(1, at(start, 40)), Timer::Armed, "the timer stands at the hard limit");
+        assert_eq!(table.next_deadline(), Some(at(start, 60)), "one reason is left");
+        assert_eq!(table.resume(1, at(start, 41)), Timer::Late, "it ends before that now");
+        assert_eq!(table.next_deadline(), Some(at(start, 51)));
+        assert_eq!(table.expire(at(start, 51)).len(), 1);
+        assert_eq!(table.resume(1, at(start, 51)), Timer::Armed, "a call that has ended needs no timer");
+    }
+
+    #[test]
+    fn the_hard_limit_never_rests() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, (), patience(start, 10, 25).at_rest(), Door::Session).unwrap();
+        assert!(table.expire(at(start, 24)).is_empty());
+        assert_eq!(table.expire(at(start, 25)).len(), 1);
+    }
+
+    #[test]
+    fn a_further_round_is_refused_only_by_the_end_of_the_connection() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(1);
+        table.insert(1, (), patience(start, 1, 1), Door::Session).unwrap();
+        table.retract();
+        assert!(table.insert(2, (), patience(start, 1, 1), Door::Again).is_ok());
+        table.close(closed());
+        let late = table.insert(3, (), patience(start, 1, 1), Door::Again);
+        assert!(matches!(late, Err((Refused::Closed(_), ()))));
+    }
+
     #[derive(Debug, Clone)]
     enum Event {
         Insert { soft: u64, hard: u64, door: Door },
         Remove(usize),
         Extend(usize),
+        Rest(usize),
+        Resume(usize),
         Advance(u64),
         Arm,
         Retract,
@@ -345,11 +430,13 @@ mod tests {
     }
 
     fn event() -> impl Strategy<Value = Event> {
-        let door = prop_oneof![Just(Door::Gate), Just(Door::Session)];
+        let door = prop_oneof![Just(Door::Again), Just(Door::Gate), Just(Door::Session)];
         prop_oneof![
             6 => (0..40_u64, 0..80_u64, door).prop_map(|(soft, hard, door)| Event::Insert { soft, hard, door }),
             4 => any::<usize>().prop_map(Event::Remove),
             2 => any::<usize>().prop_map(Event::Extend),
+            2 => any::<usize>().prop_map(Event::Rest),
+            2 => any::<usize>().prop_map(Event::Resume),
             4 => (0..20_u64).prop_map(Event::Advance),
             3 => Just(Event::Arm),
             1 => (0..8_u8).prop_map(|rare| if rare == 0 { Event::Retract } else { Event::Arm }),
@@ -360,19 +447,35 @@ mod tests {
     /// The same rules written down as plainly as possible: a list, searched from end to end.
     #[derive(Default)]
     struct Model {
-        calls: Vec<(i64, u64, u64, u64)>,
+        calls: Vec<ModelCall>,
         is_retracted: bool,
         is_closed: bool,
     }
 
+    #[derive(Debug, Clone, Copy)]
+    struct ModelCall {
+        id: i64,
+        soft: u64,
+        soft_end: u64,
+        hard_end: u64,
+        rests: u32,
+    }
+
+    impl ModelCall {
+        fn end(&self) -> u64 {
+            if self.rests == 0 { self.soft_end.min(self.hard_end) } else { self.hard_end }
+        }
+    }
+
     impl Model {
+        fn pick(&mut self, pick: usize) -> Option<&mut ModelCall> {
+            let index = pick.checked_rem(self.calls.len())?;
+            self.calls.get_mut(index)
+        }
+
         fn due(&self, now: u64) -> Vec<i64> {
-            let mut due: Vec<_> = self
-                .calls
-                .iter()
-                .map(|&(id, _, soft_end, hard_end)| (soft_end.min(hard_end), id))
-                .filter(|&(end, _)| end <= now)
-                .collect();
+            let mut due: Vec<_> =
+                self.calls.iter().map(|call| (call.end(), call.id)).filter(|&(end, _)| end <= now).collect();
             due.sort_unstable();
             due.into_iter().map(|(_, id)| id).collect()
         }
@@ -403,10 +506,11 @@ mod tests {
                             prop_assert!(matches!(taken, Err((Refused::Closed(_), _))));
                         } else if model.is_retracted && door == Door::Gate {
                             prop_assert!(matches!(taken, Err((Refused::Retracted, _))));
-                        } else if model.calls.len() == CAPACITY {
+                        } else if model.calls.len() >= CAPACITY && door != Door::Again {
                             prop_assert!(matches!(taken, Err((Refused::Full, _))));
                         } else {
-                            model.calls.push((id, soft, now + soft, now + hard));
+                            let (soft_end, hard_end) = (now + soft, now + hard);
+                            model.calls.push(ModelCall { id, soft, soft_end, hard_end, rests: 0 });
                             if taken.is_ok_and(|timer| timer == Timer::Late) {
                                 timer = table.arm();
                             }
@@ -414,17 +518,31 @@ mod tests {
                     }
                     Event::Remove(pick) => {
                         let id = i64::try_from(pick % 250).unwrap();
-                        let expected = model.calls.iter().position(|call| call.0 == id);
-                        prop_assert_eq!(table.remove(id), expected.map(|index| model.calls.remove(index).0));
+                        let expected = model.calls.iter().position(|call| call.id == id);
+                        prop_assert_eq!(table.remove(id), expected.map(|index| model.calls.remove(index).id));
                         if expected.is_some() {
                             prop_assert!(ended.insert(id));
                         }
                     }
                     Event::Extend(pick) => {
-                        if let Some(index) = pick.checked_rem(model.calls.len()) {
-                            let call = &mut model.calls[index];
-                            call.2 = call.2.max(now + call.1);
-                            table.extend(call.0, at(start, now));
+                        if let Some(call) = model.pick(pick) {
+                            call.soft_end = call.soft_end.max(now + call.soft);
+                            table.extend(call.id, at(start, now));
+                        }
+                    }
+                    Event::Rest(pick) => {
+                        if let Some(call) = model.pick(pick) {
+                            call.rests += 1;
+                            table.rest(call.id);
+                        }
+                    }
+                    Event::Resume(pick) => {
+                        if let Some(call) = model.pick(pick) {
+                            call.rests = call.rests.saturating_sub(1);
+                            call.soft_end = call.soft_end.max(now + call.soft);
+                            if table.resume(call.id, at(start, now)) == Timer::Late {
+                                timer = table.arm();
+                            }
                         }
                     }
                     Event::Advance(ms) => {
@@ -436,7 +554,7 @@ mod tests {
                         let expired: Vec<i64> =
                             table.expire(at(start, now)).into_iter().map(|(_, value)| value).collect();
                         prop_assert_eq!(&expired, &expected);
-                        model.calls.retain(|call| !expired.contains(&call.0));
+                        model.calls.retain(|call| !expired.contains(&call.id));
                         prop_assert!(expired.into_iter().all(|id| ended.insert(id)));
                         timer = table.arm();
                     }
@@ -449,17 +567,17 @@ mod tests {
                         let entries = table.close(closed());
                         prop_assert_eq!(entries.is_some(), !model.is_closed);
                         let ids: Vec<i64> = entries.into_iter().flatten().map(|(_, value)| value).collect();
-                        let expected: Vec<i64> = model.calls.drain(..).map(|call| call.0).collect();
+                        let expected: Vec<i64> = model.calls.drain(..).map(|call| call.id).collect();
                         prop_assert_eq!(&ids, &expected);
                         prop_assert!(ids.into_iter().all(|id| ended.insert(id)));
                         model.is_closed = true;
                     }
                 }
                 prop_assert_eq!(table.len(), model.calls.len());
-                let next = model.calls.iter().map(|call| call.2.min(call.3)).min();
+                let next = model.calls.iter().map(ModelCall::end).min();
                 prop_assert_eq!(table.next_deadline(), next.map(|ms| at(start, ms)));
                 prop_assert_eq!(table.sole(), match model.calls.as_slice() {
-                    [only] => Some(only.0),
+                    [only] => Some(only.id),
                     _ => None,
                 });
             }

@@ -13,13 +13,14 @@ use tokio::time::Instant;
 use crate::call::{Call, Pass, RawCall, Start};
 use crate::counters::Counters;
 use crate::era::Agreed;
-use crate::error::CallError;
+use crate::error::{CallError, UnsupportedWhy};
 use crate::gate::Permit;
 use crate::inbox::SessionEvent;
 use crate::list::{ListLimits, Listed};
-use crate::options::CallOptions;
+use crate::options::{CallOptions, SessionOptions};
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
+use crate::rounds::Rounds;
 use crate::shared::{Farewell, Shared};
 use crate::tool_headers::ToolHeaders;
 
@@ -39,11 +40,17 @@ pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
     call_limit: Duration,
     hard_limit: Duration,
+    pub(crate) max_rounds: u32,
 }
 
 impl Handle {
-    pub(crate) fn new(shared: Arc<Shared>, call_limit: Duration, hard_limit: Duration) -> Self {
-        Self { shared, call_limit, hard_limit }
+    pub(crate) fn new(shared: Arc<Shared>, options: &SessionOptions) -> Self {
+        Self {
+            shared,
+            call_limit: options.call_limit,
+            hard_limit: options.hard_limit,
+            max_rounds: options.max_rounds,
+        }
     }
 
     /// Makes the limits of one list explicit: the whole must end by the deadline, each page by its
@@ -296,17 +303,26 @@ impl Session {
         pass: Pass,
     ) -> Result<Start, CallError> {
         self.agreed.check(method)?;
+        let has_rounds = self.agreed.has_rounds(method);
+        if options.answers.is_some() && !has_rounds {
+            return Err(CallError::Unsupported { method: method.clone(), why: UnsupportedWhy::Era });
+        }
         let started = Instant::now();
         let patience = self.handle.patience(started, &options);
         let request_id = RequestId::from(id);
-        let frame = self
+        let mut frame = self
             .agreed
-            .meta(&request_id, options.progress.is_some(), &options.meta)
+            .meta(&options.meta)
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
+        let rounds =
+            has_rounds.then(|| Rounds::new(frame.clone(), request_id.clone(), options.rounds, patience));
+        if let (Some(rounds), Some(answers)) = (&rounds, &options.answers) {
+            frame = rounds.write(method, id, answers)?;
+        }
         let progress = options.progress.map(ProgressLane::new);
         let streams = self.handle.shared.transport.streams();
         let mirrored = self.agreed.mirrored(streams, method, name, &frame)?;
-        Ok(Start { frame, mirrored, started, patience, pass, progress })
+        Ok(Start { frame, mirrored, started, patience, pass, progress, rounds })
     }
 }

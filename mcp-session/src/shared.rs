@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::task::AtomicWaker;
-use mcp_proto::{Payload, Redactor, RequestId};
+use mcp_proto::{Payload, ProtocolVersion, Redactor, RequestId};
 use mcp_transport::{Closed, Dispatch, Outbound, Transport};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -14,6 +14,8 @@ use crate::gate::Permit;
 use crate::inbox::Inbox;
 use crate::options::{IdSource, SessionOptions};
 use crate::pending::{PendingTable, Timer};
+use crate::served::Served;
+use crate::service::Service;
 use crate::slot::{Ended, Slot, Tried};
 
 /// What the handles, the calls and the driver of one connection have in common.
@@ -25,12 +27,15 @@ pub(crate) struct Shared {
     pub(crate) inbox: Inbox,
     pub(crate) ids: IdSource,
     pub(crate) redactor: Option<Arc<Redactor>>,
+    /// Answers what the server asks; `None` if nobody does.
+    pub(crate) service: Option<Service>,
     /// Ids below this one belong to earlier sessions of the same source.
     pub(crate) first_id: i64,
     /// Wakes the driver: an earlier deadline, or the end.
     pub(crate) driver: AtomicWaker,
     stopping: AtomicBool,
     table: Mutex<PendingTable<Entry>>,
+    served: Mutex<Served>,
     closed: watch::Sender<Option<Closed>>,
 }
 
@@ -62,10 +67,12 @@ impl Shared {
             inbox: Inbox::new(options.max_events),
             ids: options.ids.clone(),
             redactor: options.redactor.clone(),
+            service: Service::new(options),
             first_id: options.ids.upcoming(),
             driver: AtomicWaker::new(),
             stopping: AtomicBool::new(false),
             table: Mutex::new(PendingTable::new(options.max_pending.max(1))),
+            served: Mutex::default(),
             closed: watch::Sender::new(None),
         }
     }
@@ -75,9 +82,18 @@ impl Shared {
         Arc::clone(self.agreed.get_or_init(|| agreed))
     }
 
+    /// The version that was agreed on, once one was.
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
+        self.agreed.get().map(|agreed| agreed.peer().version)
+    }
+
     pub(crate) fn table(&self) -> MutexGuard<'_, PendingTable<Entry>> {
         // The table leaves nothing half-done inside its methods, so a panic elsewhere does not matter.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn served(&self) -> MutexGuard<'_, Served> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends a call that was taken out of the table with an answer.
@@ -130,6 +146,7 @@ impl Shared {
             let dispatch = self.give_up(id, &entry, "the session is closing", farewell);
             self.answer(entry, Err(CallError::SessionGone { dispatch, closed: closed.clone() }));
         }
+        self.stop_serving();
         tracing::debug!(reason = %closed.reason(), cancelled, "session ended");
         self.inbox.close();
         // Last: whoever waits for the end finds every call ended.

@@ -70,6 +70,11 @@ impl Slot {
         Self(Mutex::new(State { sending: Some(sending), ..State::default() }))
     }
 
+    /// Hands the send over of a slot that had none yet; a call that has ended will not look at it.
+    pub(crate) fn send(&self, sending: Sending) {
+        self.lock().sending = Some(sending);
+    }
+
     /// Takes the unfinished send away. From here on the request cannot be handed over any more; if it
     /// was never tried, the transport knows nothing of it.
     pub(crate) fn stop_sending(&self) -> Tried {
@@ -93,13 +98,17 @@ impl Slot {
         }
     }
 
-    /// Notes progress, unless it does not grow. The newest replaces one that was not seen yet.
-    pub(crate) fn report(&self, progress: Progress) -> bool {
+    /// Notes progress, unless it does not grow; kept to be shown only where somebody wants to see it.
+    /// The newest replaces one that was not seen yet.
+    pub(crate) fn report(&self, progress: Progress, is_wanted: bool) -> bool {
         let mut state = self.lock();
         if state.reached.is_some_and(|reached| progress.progress <= reached) {
             return false;
         }
         state.reached = Some(progress.progress);
+        if !is_wanted {
+            return true;
+        }
         let is_first_unseen = state.progress.replace(progress).is_none();
         let waker = if is_first_unseen { state.waker.take() } else { None };
         drop(state);

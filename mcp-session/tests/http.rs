@@ -24,6 +24,7 @@ use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::{NetConnection, NetRequest, NetServer};
 use mcp_transport::{BrokenWhy, CloseReason, Closed, Connector as _, Dispatch, Ending};
 use serde_json::{Value, json};
+use support::desk::{Desk, accepted, form};
 use support::{discover_result, initialize_result, said, soon};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -47,13 +48,13 @@ fn error(code: i64, message: &str) -> Value {
 /// Makes the handshake while `serve` plays the server.
 async fn handshake<T>(
     server: &NetServer,
-    era: EraPolicy,
+    options: SessionOptions,
     serve: impl AsyncFnOnce(&mut NetConnection) -> T,
 ) -> (Result<Session, HandshakeError>, JoinHandle<Closed>, NetConnection, T) {
     let endpoint = Endpoint::parse(&server.url()).unwrap();
     let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
     let (connected, mut connection) = tokio::join!(connector.connect(soon()), server.accept());
-    let (opening, driver) = open(connected.unwrap(), SessionOptions::default().with_era(era));
+    let (opening, driver) = open(connected.unwrap(), options);
     let driver = tokio::spawn(driver.run());
     let (session, served) = tokio::join!(opening.handshake(soon()), serve(&mut connection));
     (session, driver, connection, served)
@@ -62,13 +63,17 @@ async fn handshake<T>(
 /// A handshake that fails, and leaves nothing behind.
 async fn failure(serve: impl AsyncFnOnce(&mut NetConnection)) -> HandshakeError {
     let server = NetServer::bind().await;
-    let (session, driver, ..) = handshake(&server, EraPolicy::Auto, serve).await;
+    let (session, driver, ..) = handshake(&server, SessionOptions::default(), serve).await;
     driver.await.unwrap();
     session.unwrap_err()
 }
 
 async fn modern(server: &NetServer) -> Opened<'_> {
-    let (session, driver, connection, ()) = handshake(server, EraPolicy::Auto, async |connection| {
+    modern_with(server, SessionOptions::default()).await
+}
+
+async fn modern_with(server: &NetServer, options: SessionOptions) -> Opened<'_> {
+    let (session, driver, connection, ()) = handshake(server, options, async |connection| {
         let request = connection.request().await;
         connection.json("200 OK", "", &result(&request, &discover_result())).await;
     })
@@ -96,7 +101,12 @@ async fn accept_initialize(connection: &mut NetConnection) {
 }
 
 async fn legacy(server: &NetServer) -> Opened<'_> {
-    let (session, driver, connection, ()) = handshake(server, EraPolicy::Legacy, accept_initialize).await;
+    legacy_with(server, SessionOptions::default()).await
+}
+
+async fn legacy_with(server: &NetServer, options: SessionOptions) -> Opened<'_> {
+    let options = options.with_era(EraPolicy::Legacy);
+    let (session, driver, connection, ()) = handshake(server, options, accept_initialize).await;
     Opened { server, session: session.unwrap(), driver, connection }
 }
 
@@ -142,7 +152,7 @@ fn m79_to_m82_a_modern_session_mirrors_what_it_sends() {
     isolated(async |_| {
         let server = NetServer::bind().await;
         let (session, driver, connection, request) =
-            handshake(&server, EraPolicy::Auto, async |connection| {
+            handshake(&server, SessionOptions::default(), async |connection| {
                 let request = connection.request().await;
                 connection.json("200 OK", "", &result(&request, &discover_result())).await;
                 request
@@ -200,15 +210,16 @@ fn f059_a_400_that_says_nothing_of_the_modern_era_falls_back_to_initialize_once(
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"?"}}"#,
         ] {
             let server = NetServer::bind().await;
-            let (session, driver, connection, ()) = handshake(&server, EraPolicy::Auto, async |connection| {
-                let request = connection.request().await;
-                assert_eq!(request.json()["method"], "server/discover");
-                let kind = if body.starts_with('{') { "application/json" } else { "text/html" };
-                let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-type: {kind}\r\n");
-                connection.write(format!("{head}content-length: {}\r\n\r\n{body}", body.len())).await;
-                accept_initialize(connection).await;
-            })
-            .await;
+            let (session, driver, connection, ()) =
+                handshake(&server, SessionOptions::default(), async |connection| {
+                    let request = connection.request().await;
+                    assert_eq!(request.json()["method"], "server/discover");
+                    let kind = if body.starts_with('{') { "application/json" } else { "text/html" };
+                    let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-type: {kind}\r\n");
+                    connection.write(format!("{head}content-length: {}\r\n\r\n{body}", body.len())).await;
+                    accept_initialize(connection).await;
+                })
+                .await;
             let opened = Opened { server: &server, session: session.unwrap(), driver, connection };
             assert_eq!(opened.session.peer().era, Era::Legacy);
             opened.close().await;
@@ -255,7 +266,7 @@ fn statuses_that_say_nothing_about_the_era_end_the_probe() {
 fn row_04_a_success_that_is_no_discovery_leads_to_initialize() {
     isolated(async |_| {
         let server = NetServer::bind().await;
-        let (session, driver, ..) = handshake(&server, EraPolicy::Auto, async |connection| {
+        let (session, driver, ..) = handshake(&server, SessionOptions::default(), async |connection| {
             let probe = connection.request().await;
             assert_eq!(probe.json()["method"], "server/discover");
             // What a server says that answers every method it does not know like this.
@@ -712,6 +723,99 @@ fn m84_legacy_servers_keep_all_their_tools_and_get_no_headers() {
             called.unwrap();
         }
         assert!(opened.session.rejected_tools().is_empty());
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f122_what_a_legacy_server_asks_on_the_stream_of_a_call_is_answered_by_a_post() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let desk = Desk::new();
+        let options = SessionOptions::default().with_handler(Arc::clone(&desk) as _);
+        let mut opened = legacy_with(&server, options).await;
+        let (called, ()) = tokio::join!(call(&opened.session), async {
+            let request = opened.request().await;
+            opened.connection.events("").await;
+            let ask = |id, message| json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form(message)});
+            opened.connection.event(&ask("slow", "wait")).await;
+            opened.connection.event(&ask("quick", "now")).await;
+            let (mut second, answer) = server.exchange().await;
+            let expected = json!({"jsonrpc": "2.0", "id": "quick", "result": accepted("now")});
+            assert_eq!(answer.json(), expected);
+            assert_eq!(answer.header("mcp-session-id"), Some("one"));
+            second.empty("202 Accepted").await;
+            desk.let_go(1);
+            // On whichever connection is free.
+            let (mut second, answer) = tokio::select! {
+                answer = second.request() => (second, answer),
+                exchanged = server.exchange() => exchanged,
+            };
+            assert_eq!(answer.json()["id"], "slow");
+            second.empty("202 Accepted").await;
+            opened.connection.event(&result(&request, &said("x"))).await;
+            opened.connection.end().await;
+        });
+        called.unwrap();
+        opened.close().await;
+    });
+}
+
+#[test]
+fn r111_a_modern_call_over_http_goes_through_its_rounds_with_mirrored_headers() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let options = SessionOptions::default().with_handler(Desk::new() as _);
+        let mut opened = modern_with(&server, options).await;
+        let asked = json!({"q": {"method": "elicitation/create", "params": form("who?")}});
+        let asked = json!({"resultType": "input_required", "inputRequests": asked, "requestState": "s"});
+        let list = opened.session.list::<ListTools>(CallOptions::default(), ListLimits::default());
+        let tools = [tool("Grüße", "string", "One")];
+        let (listed, ()) = tokio::join!(list, serve_tools(&mut opened.connection, &tools));
+        listed.unwrap();
+        let calling = opened.session.call(with_p("Grüße", "\"v\""), CallOptions::default());
+        let (called, ()) = tokio::join!(calling, async {
+            let first = opened.request().await;
+            opened.connection.json("200 OK", "", &result(&first, &asked)).await;
+            let second = opened.request().await;
+            for name in ["mcp-method", "mcp-name", "mcp-protocol-version", "mcp-param-one"] {
+                assert!(first.header(name).is_some(), "{name}");
+                assert_eq!(first.header(name), second.header(name));
+            }
+            assert_ne!(first.json()["id"], second.json()["id"]);
+            assert_eq!(second.json()["params"]["inputResponses"], json!({"q": accepted("who?")}));
+            assert_eq!(second.json()["params"]["requestState"], "s");
+            // Once more, on a stream.
+            opened.connection.events("").await;
+            opened.connection.event(&result(&second, &asked)).await;
+            opened.connection.end().await;
+            let third = opened.request().await;
+            opened.connection.json("200 OK", "", &result(&third, &said("done"))).await;
+        });
+        assert!(format!("{:?}", called.unwrap()).contains("done"));
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f123_a_modern_call_that_is_dropped_between_two_rounds_posts_nothing() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let desk = Desk::new();
+        let options = SessionOptions::default().with_handler(Arc::clone(&desk) as _);
+        let mut opened = modern_with(&server, options).await;
+        let asked = json!({"q": {"method": "elicitation/create", "params": form("hang")}});
+        let asked = json!({"resultType": "input_required", "inputRequests": asked});
+        let options = CallOptions::default().with_deadline(Instant::now() + Duration::from_millis(300));
+        let (called, ()) = tokio::join!(opened.session.call(CallTool::new("t"), options), async {
+            let first = opened.request().await;
+            opened.connection.json("200 OK", "", &result(&first, &asked)).await;
+        });
+        let called = called.unwrap_err();
+        assert!(called.is_timeout() && called.outcome() == CallOutcome::Unknown, "{called:?}");
+        assert_eq!((desk.asked().len(), desk.running()), (1, 0));
+        let nothing = timeout(Duration::from_millis(200), opened.request()).await;
+        assert!(nothing.is_err(), "nothing is posted: {nothing:?}");
         opened.close().await;
     });
 }

@@ -40,20 +40,25 @@ async fn report(peer: &ScriptedPeer, token: &Value, progress: f64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_call_that_wants_progress_asks_for_it() {
-    let it = legacy().await;
-    let mut plain = ByHand::new(it.session.call(CallTool::new("x"), CallOptions::default()));
-    assert!(plain.poll().is_pending());
-    let request = it.peer.expect("tools/call").await;
-    assert_eq!(request.params().get("_meta"), None);
-    report(&it.peer, &request.value["id"], 1.0).await;
-    let (call, _) = watched(&it.session, CallOptions::default());
-    let mut call = ByHand::new(call);
-    assert!(call.poll().is_pending());
-    let request = it.peer.expect("tools/call").await;
-    assert_eq!(request.params()["_meta"]["progressToken"], request.value["id"]);
-    settle().await;
-    assert_eq!(it.session.counters().ignored_progress, 1);
+async fn every_call_asks_for_progress_and_is_prolonged_by_it_though_nobody_looks() {
+    for it in [legacy().await, modern().await] {
+        let began = Instant::now();
+        let options = CallOptions::default().with_timeout(seconds(10)).with_meta("own", &1).unwrap();
+        let mut call = ByHand::new(it.session.call(CallTool::new("x"), options));
+        assert!(call.poll().is_pending());
+        let request = it.peer.expect("tools/call").await;
+        let token = &request.params()["_meta"]["progressToken"];
+        assert_eq!(token, &request.value["id"]);
+        assert_eq!(request.params()["_meta"]["own"], 1);
+        for value in [1.0, 1.0, 2.0] {
+            tokio::time::sleep(seconds(8)).await;
+            report(&it.peer, token, value).await;
+        }
+        tokio::time::sleep(seconds(2)).await;
+        assert_eq!((it.session.in_flight(), call.wakes()), (0, 1), "what does not grow prolongs nothing");
+        assert_eq!(began.elapsed(), seconds(26));
+        assert_eq!(it.session.counters().ignored_progress, 2, "no growth, and too late");
+    }
 }
 
 #[tokio::test(start_paused = true)]

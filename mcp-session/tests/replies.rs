@@ -262,7 +262,8 @@ async fn f118_a_modern_result_of_another_type_is_a_typed_error() {
     };
     assert!(answered(json!({"content": [], "resultType": "complete"})).await.is_ok());
     assert!(answered(json!({"content": []})).await.is_ok(), "absent means complete");
-    let input = answered(json!({"resultType": "input_required", "inputRequests": {}})).await.unwrap_err();
+    let wanted = json!({"who": {"method": "roots/list"}});
+    let input = answered(json!({"resultType": "input_required", "inputRequests": wanted})).await.unwrap_err();
     assert!(matches!(input, CallError::Unsupported { why: UnsupportedWhy::InputRequired, .. }), "{input:?}");
     let unknown = answered(json!({"content": [], "resultType": "\u{1b}[2J"})).await.unwrap_err();
     assert!(matches!(unknown, CallError::Protocol(ProtocolFault::ResultType(_))), "{unknown:?}");

@@ -124,7 +124,8 @@ async fn a_raw_call_passes_parameters_and_result_on_as_they_are() {
     assert_eq!(result.unwrap().as_str(), text);
     let sent = String::from_utf8(frame.to_vec()).unwrap();
     let inner = text.strip_suffix('}').unwrap();
-    assert!(sent.contains(&format!(r#""params":{inner},"_meta":{{"example.com/trace":"t1"}}}}"#)), "{sent}");
+    let meta = r#""_meta":{"example.com/trace":"t1","progressToken":2}"#;
+    assert!(sent.contains(&format!(r#""params":{inner},{meta}}}"#)), "{sent}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,6 +152,8 @@ fn everything_public_can_be_shared_between_threads() {
     shared::<CallError>();
     shared::<mcp_session::HandshakeError>();
     shared::<mcp_session::SessionEvent>();
+    shared::<mcp_session::Asker>();
+    shared::<mcp_session::HandlerLimits>();
     sent::<mcp_session::Call<ListTools>>();
     sent::<mcp_session::RawCall>();
     sent::<mcp_session::Driver>();

@@ -161,6 +161,8 @@ impl World {
     fn call(&mut self, index: usize) {
         let tool = self.random.pick(&["echo", "echo", "echo", "slow", "hang", "fail", "error", "crash"]);
         let limit = Duration::from_millis(1) + self.random.time(30 * SECOND);
+        // Servers report progress now and then: only the deadline holds whatever they do.
+        let by = Instant::now() + limit;
         let number = self.calls;
         self.calls += 1;
         self.ledger.begin(number, limit, tool == "fail");
@@ -168,7 +170,8 @@ impl World {
         let caller = self.callers.spawn(async move {
             let arguments = RawJson::encode(&json!({"message": number.to_string()})).unwrap();
             let call = CallTool::new(tool).with_arguments(arguments);
-            let result = handle.call(call, CallOptions::default().with_timeout(limit)).await;
+            let options = CallOptions::default().with_timeout(limit).with_deadline(by);
+            let result = handle.call(call, options).await;
             ledger.end(number, result.as_ref().map(drop));
         });
         self.running.insert(number, caller);

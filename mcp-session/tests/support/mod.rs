@@ -12,6 +12,8 @@
     reason = "test code; each test file uses a part of it"
 )]
 
+pub mod desk;
+
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -77,7 +79,11 @@ pub async fn legacy_in(version: &str, options: SessionOptions, memory: MemoryOpt
 
 /// A modern session whose server has declared everything.
 pub async fn modern() -> Fixture {
-    let (opening, driver, peer) = unopened(SessionOptions::default(), MemoryOptions::default());
+    modern_with(SessionOptions::default(), MemoryOptions::default()).await
+}
+
+pub async fn modern_with(options: SessionOptions, memory: MemoryOptions) -> Fixture {
+    let (opening, driver, peer) = unopened(options, memory);
     let driver = tokio::spawn(driver.run());
     let (session, ()) = tokio::join!(opening.handshake(soon()), accept_discover(&peer));
     Fixture { session: session.unwrap(), peer, driver }

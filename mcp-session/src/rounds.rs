@@ -1,0 +1,161 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use mcp_proto::{
+    ErrorObject, InputAnswers, InputRequired, Method, ProtocolVersion, RawJson, RequestId, ServerRequest,
+    code, encode_round,
+};
+use tokio::time::sleep;
+
+use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
+use crate::options::RoundMode;
+use crate::pending::Patience;
+use crate::service::Service;
+use crate::session::Handle;
+
+/// Most things that a server may ask for at once.
+const MAX_INPUTS: usize = 64;
+
+/// How long to wait before a call is sent again for which nothing was asked: doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// The answers to what a server asks, being gathered.
+type Gathering = Pin<Box<dyn Future<Output = Result<InputAnswers, CallError>> + Send>>;
+
+/// What a call keeps in order to be sent again, should its server ask for input before it goes on.
+///
+/// ```text
+///   sent ──▶ input required ──▶ gathering ──▶ sent ──▶ … ──▶ complete
+/// ```
+///
+/// State and answers live in this one call, so that they never reach another.
+pub(crate) struct Rounds {
+    /// The request as it was first written; a second handle to the same bytes.
+    first: Bytes,
+    first_id: RequestId,
+    mode: RoundMode,
+    /// The limits of one round; the hard one is that of the whole call.
+    patience: Patience,
+    /// How often the server has asked for input.
+    asked: u32,
+    gathering: Option<Gathering>,
+}
+
+impl Rounds {
+    pub(crate) fn new(first: Bytes, first_id: RequestId, mode: RoundMode, patience: Patience) -> Self {
+        Self { first, first_id, mode, patience, asked: 0, gathering: None }
+    }
+
+    /// Whether the server has begun with the call: it was answered before, if not with a result.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.asked > 0
+    }
+
+    /// The limits of the round that comes next, which rest until it is sent.
+    pub(crate) fn patience(&self) -> Patience {
+        self.patience.at_rest()
+    }
+
+    /// Begins to gather what the server asks for. Nobody is asked anything if one thing cannot be given.
+    pub(crate) fn gather(
+        &mut self,
+        handle: &Arc<Handle>,
+        method: &Method,
+        required: InputRequired,
+    ) -> Result<(), CallError> {
+        if self.mode == RoundMode::ByHand {
+            return Err(CallError::InputRequired(Box::new(required)));
+        }
+        if self.asked == handle.max_rounds {
+            return Err(CallError::Protocol(ProtocolFault::Rounds(self.asked)));
+        }
+        self.asked += 1;
+        if required.asks_nothing() {
+            let doublings = self.asked.saturating_sub(1).min(8);
+            let pause = (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE);
+            self.gathering = Some(Box::pin(async move {
+                sleep(pause).await;
+                Ok(InputAnswers::to(&required))
+            }));
+            return Ok(());
+        }
+        let questions = questions(handle.shared.service.as_ref(), method, &required)?;
+        self.gathering = Some(Box::pin(gather(Arc::clone(handle), required, questions)));
+        Ok(())
+    }
+
+    /// Polls what is being gathered; pending also if nothing is.
+    pub(crate) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<Result<InputAnswers, CallError>> {
+        let Some(gathering) = &mut self.gathering else { return Poll::Pending };
+        let answers = std::task::ready!(gathering.as_mut().poll(cx));
+        self.gathering = None;
+        Poll::Ready(answers)
+    }
+
+    /// Writes the request once more, with the answers.
+    pub(crate) fn write(&self, method: &Method, id: i64, answers: &InputAnswers) -> Result<Bytes, CallError> {
+        encode_round(&self.first, &self.first_id, method, &RequestId::from(id), answers)
+            .map_err(CallError::Encode)
+    }
+}
+
+/// What the server asks, each under its key.
+type Questions = Vec<(String, ServerRequest)>;
+
+fn questions(
+    service: Option<&Service>,
+    method: &Method,
+    required: &InputRequired,
+) -> Result<Questions, CallError> {
+    let unsupported =
+        || CallError::Unsupported { method: method.clone(), why: UnsupportedWhy::InputRequired };
+    let service = service.ok_or_else(unsupported)?;
+    let inputs = required.input_requests.as_ref();
+    if inputs.is_some_and(|inputs| inputs.len() > MAX_INPUTS) {
+        return Err(CallError::Protocol(ProtocolFault::TooManyInputs(MAX_INPUTS)));
+    }
+    let read = |(key, input): (&str, &mcp_proto::InputRequest)| match service.read_input(input) {
+        Ok(request) => Ok((key.to_owned(), request)),
+        Err(error) if error.code == code::METHOD_NOT_FOUND => Err(unsupported()),
+        Err(error) => Err(CallError::Input { method: input.method.clone(), error: Box::new(error) }),
+    };
+    inputs.into_iter().flat_map(|inputs| inputs.iter()).map(read).collect()
+}
+
+/// Asks for everything at once, within the limits of the handler; the first failure ends the others.
+async fn gather(
+    handle: Arc<Handle>,
+    required: InputRequired,
+    questions: Questions,
+) -> Result<InputAnswers, CallError> {
+    let mut answers = InputAnswers::to(&required);
+    let Some(service) = &handle.shared.service else { return Ok(answers) };
+    let version = handle.shared.version();
+    let asking = questions.into_iter().map(|(key, request)| async move {
+        let method = request.method().clone();
+        match ask(service, request, version).await {
+            Ok(answer) => Ok((key, answer)),
+            Err(error) => Err(CallError::Input { method, error: Box::new(error) }),
+        }
+    });
+    for (key, answer) in try_join_all(asking).await? {
+        answers.answer_raw(&key, answer);
+    }
+    Ok(answers)
+}
+
+async fn ask(
+    service: &Service,
+    request: ServerRequest,
+    version: Option<ProtocolVersion>,
+) -> Result<RawJson, ErrorObject> {
+    let _place = service.enter(&request).await?;
+    let answer = service.answer(request, version).await?;
+    RawJson::from_text(answer.as_str())
+        .map_err(|error| ErrorObject::new(code::INTERNAL_ERROR, error.to_string()))
+}

@@ -1,0 +1,185 @@
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use mcp_proto::{
+    ClientCapabilities, DecodeError, Elicit, ElicitResult, ErrorObject, InputRequest, Method, Payload,
+    ProtocolVersion, ServerRequest, Versioned, code,
+};
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use crate::handler::{Asker, ClientHandler, HandlerLimits};
+use crate::options::SessionOptions;
+use crate::pace::Pace;
+
+/// A handler as one session uses it: what it has declared, within its limits. Serves both eras.
+pub(crate) struct Service {
+    handler: Arc<dyn ClientHandler>,
+    declared: ClientCapabilities,
+    asker: Asker,
+    limits: HandlerLimits,
+    places: Arc<Semaphore>,
+    pace: Mutex<Pace>,
+}
+
+/// The right to be served; free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Service {
+    /// The service of a session; `None` if its options name no handler.
+    pub(crate) fn new(options: &SessionOptions) -> Option<Self> {
+        let limits = options.handler_limits;
+        let at_once = limits.at_once.clamp(1, Semaphore::MAX_PERMITS);
+        options.handler.as_ref().map(|handler| Self {
+            handler: Arc::clone(&handler.0),
+            declared: options.capabilities.clone(),
+            asker: Asker::new(Arc::clone(&options.server_name)),
+            limits,
+            places: Arc::new(Semaphore::new(at_once)),
+            pace: Mutex::new(Pace::new(limits.per_minute)),
+        })
+    }
+
+    /// Reads a message of a legacy server; refuses what was not declared.
+    pub(crate) fn read(&self, method: &Method, params: &Payload) -> Result<ServerRequest, ErrorObject> {
+        self.check(method)?;
+        let request = ServerRequest::of_message(method, params).map_err(misfit)?;
+        self.check_mode(request)
+    }
+
+    /// Reads what a modern server asks inside a result; refuses what was not declared.
+    pub(crate) fn read_input(&self, input: &InputRequest) -> Result<ServerRequest, ErrorObject> {
+        self.check(&input.method)?;
+        let request = ServerRequest::of_input(input).map_err(misfit)?;
+        self.check_mode(request)
+    }
+
+    fn check(&self, method: &Method) -> Result<(), ErrorObject> {
+        let is_declared = match method.as_str() {
+            "elicitation/create" => self.declared.elicitation.is_some(),
+            "roots/list" => self.declared.roots.is_some(),
+            "sampling/createMessage" => self.declared.sampling.is_some(),
+            _ => false,
+        };
+        if is_declared { Ok(()) } else { Err(not_served()) }
+    }
+
+    /// A person can be asked in several ways, each declared on its own.
+    fn check_mode(&self, request: ServerRequest) -> Result<ServerRequest, ErrorObject> {
+        let ServerRequest::Elicit(asked) = &request else { return Ok(request) };
+        let declared = self.declared.elicitation.as_ref();
+        let is_declared = declared.is_some_and(|declared| match **asked {
+            Elicit::Form(_) => declared.has_form(),
+            Elicit::Url(_) => declared.has_url(),
+            _ => false,
+        });
+        if is_declared {
+            Ok(request)
+        } else {
+            Err(ErrorObject::new(code::INVALID_PARAMS, "this client does not ask people in that mode"))
+        }
+    }
+
+    /// Takes a place for `request` at once, or says why there is none.
+    pub(crate) fn admit(&self, request: &ServerRequest) -> Result<Place, ErrorObject> {
+        let permit = Arc::clone(&self.places).try_acquire_owned();
+        let permit = permit.map_err(|_| internal("too many requests of this server are being served"))?;
+        self.keep_pace(request)?;
+        Ok(Place { _permit: permit })
+    }
+
+    /// Waits for a place for `request`.
+    pub(crate) async fn enter(&self, request: &ServerRequest) -> Result<Place, ErrorObject> {
+        self.keep_pace(request)?;
+        let permit = Arc::clone(&self.places).acquire_owned().await;
+        let permit = permit.map_err(|_| internal("nothing is served any more"))?;
+        Ok(Place { _permit: permit })
+    }
+
+    /// Lets the handler answer, within its time and in the words of `version`; a panic in it ends here.
+    pub(crate) async fn answer(
+        &self,
+        request: ServerRequest,
+        version: Option<ProtocolVersion>,
+    ) -> Result<Payload, ErrorObject> {
+        let is_for_person = matches!(request, ServerRequest::Elicit(_));
+        let limit = if is_for_person { self.limits.person } else { self.limits.time };
+        let method = request.method().clone();
+        let answering = AssertUnwindSafe(self.ask(request, version)).catch_unwind();
+        match timeout(limit, answering).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => {
+                tracing::error!(server = %self.asker.server, %method, "the handler of a client panicked");
+                Err(internal("the client failed while it served the request"))
+            }
+            Err(_) if is_for_person => encode(ElicitResult::cancel(), version),
+            Err(_) => Err(internal("the client did not serve the request in time")),
+        }
+    }
+
+    async fn ask(
+        &self,
+        request: ServerRequest,
+        version: Option<ProtocolVersion>,
+    ) -> Result<Payload, ErrorObject> {
+        match request {
+            ServerRequest::CreateMessage(request) => {
+                encode(self.handler.create_message(&self.asker, *request).await?, version)
+            }
+            ServerRequest::Elicit(request) => {
+                encode(self.handler.elicit(&self.asker, *request).await?, version)
+            }
+            ServerRequest::ListRoots(_) => encode(self.handler.list_roots(&self.asker).await?, version),
+            _ => Err(not_served()),
+        }
+    }
+
+    /// Naming folders disturbs nobody; models and people are asked so often only.
+    fn keep_pace(&self, request: &ServerRequest) -> Result<(), ErrorObject> {
+        let is_free = matches!(request, ServerRequest::ListRoots(_));
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_free || pace.admit(Instant::now()) {
+            Ok(())
+        } else {
+            Err(internal("this server asks too often"))
+        }
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("asker", &self.asker).finish_non_exhaustive()
+    }
+}
+
+/// Writes an answer as `version` has it.
+fn encode<T: Serialize + Versioned>(
+    mut answer: T,
+    version: Option<ProtocolVersion>,
+) -> Result<Payload, ErrorObject> {
+    if let Some(version) = version {
+        answer
+            .fit(version)
+            .map_err(|error| internal(format!("the client's answer does not fit: {error}")))?;
+    }
+    Payload::encode(&answer)
+        .map_err(|error| internal(format!("the client's answer has no JSON form: {error}")))
+}
+
+pub(crate) fn not_served() -> ErrorObject {
+    ErrorObject::new(code::METHOD_NOT_FOUND, "this client does not serve that method")
+}
+
+fn misfit(error: DecodeError) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, error.to_string())
+}
+
+fn internal(message: impl Into<String>) -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, message)
+}
