@@ -10,6 +10,7 @@ use crate::method::Method;
 use crate::raw_json::RawJson;
 use crate::request::Request;
 use crate::result_type::ResultType;
+use crate::versioned::Versioned;
 
 /// Asks a server for its versions and capabilities; also the liveness probe of the modern era (since
 /// 2026-07-28).
@@ -50,6 +51,8 @@ impl DiscoverResult {
         info.and_then(|info| info.decode().ok()).unwrap_or_default()
     }
 }
+
+impl Versioned for Discover {}
 
 impl Request for Discover {
     const METHOD: Method = Method::DISCOVER;

@@ -76,6 +76,8 @@ impl Request for Initialize {
     type Result = InitializeResult;
 }
 
+impl Versioned for Initialized {}
+
 impl Notification for Initialized {
     const METHOD: Method = Method::INITIALIZED;
 }

@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::method::Method;
 use crate::request::Request;
+use crate::versioned::Versioned;
 
 /// Asks whether the peer lives; legacy only, in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,3 +16,7 @@ impl Request for Ping {
     const METHOD: Method = Method::PING;
     type Result = EmptyResult;
 }
+
+impl Versioned for Ping {}
+
+impl Versioned for EmptyResult {}

@@ -21,6 +21,8 @@ use crate::ping::EmptyResult;
 use crate::raw_json::RawJson;
 use crate::request::{Notification, Paginated, Request};
 use crate::result_type::ResultType;
+use crate::version::ProtocolVersion;
+use crate::versioned::{NotInVersion, Versioned};
 
 message! {
     /// Asks for a task instead of an answer (2025-11-25 only).
@@ -286,6 +288,22 @@ impl Paginated for ListTasks {
         (result.tasks, result.next_cursor)
     }
 }
+
+macro_rules! as_its_task {
+    ($($notification:ident),*) => {
+        $(impl Versioned for $notification {
+            fn fits(&self, version: ProtocolVersion) -> bool {
+                self.0.fits(version)
+            }
+
+            fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+                self.0.fit(version)
+            }
+        })*
+    };
+}
+
+as_its_task!(TaskStatusChanged, TaskChanged);
 
 impl Notification for TaskStatusChanged {
     const METHOD: Method = Method::TASKS_STATUS;

@@ -12,18 +12,35 @@ pub(crate) fn run(data: &[u8]) {
     macro_rules! all {
         ($($name:ident)*) => { $(same::<mcp_proto::$name>(&raw);)* };
     }
+    // Results.
     all! {
-        CallToolResult DiscoverResult EmptyResult GetPromptResult InitializeResult ListPromptsResult
-        ListResourceTemplatesResult ListResourcesResult ListToolsResult ReadResourceResult
-        InputRequired CreateMessage Elicit ListRoots
-        CreateMessageResult ElicitResult ListRootsResult
-        Cancelled ElicitationComplete LogMessage Progress PromptListChanged ResourceListChanged ToolListChanged
-        ClientCapabilities ServerCapabilities Content ErrorObject RequestId UrlElicitationRequired
+        CallToolResult CompleteResult DiscoverResult EmptyResult GetPromptResult InitializeResult
+        InputRequired ListenResult ListPromptsResult ListResourceTemplatesResult ListResourcesResult
+        ListToolsResult ReadResourceResult
     }
-    macro_rules! asked {
-        ($($name:ident)*) => { $(same::<mcp_proto::$name>(&raw);)* };
+    // What a server asks, and what it is answered.
+    all! {
+        CreateMessage CreateMessageResult Elicit ElicitResult ListRoots ListRootsResult UrlElicitationRequired
     }
-    asked! { CallTool GetPrompt Initialize ListPrompts ListResourceTemplates ListResources ListTools ReadResource }
+    // Notifications.
+    all! {
+        Cancelled ElicitationComplete LogMessage Progress PromptListChanged ResourceListChanged
+        ResourceUpdated SubscriptionAcknowledged ToolListChanged
+    }
+    // Parts.
+    all! { ClientCapabilities Content ErrorObject RequestId ServerCapabilities }
+    // What a client asks.
+    all! {
+        CallTool Complete GetPrompt Initialize Listen ListPrompts ListResourceTemplates ListResources
+        ListTools ReadResource SetLogLevel SubscribeResource UnsubscribeResource
+    }
+    // Extensions.
+    same::<mcp_proto::skills::GetSkillResult>(&raw);
+    same::<mcp_proto::skills::ListSkillsResult>(&raw);
+    same::<mcp_proto::tasks::CancelTaskResult>(&raw);
+    same::<mcp_proto::tasks::CreateTaskResult>(&raw);
+    same::<mcp_proto::tasks::ListTasksResult>(&raw);
+    same::<mcp_proto::tasks::Task>(&raw);
 }
 
 /// What was read is written as something that can be read, and is then written as the same.

@@ -24,6 +24,8 @@ pub(crate) fn official_folder() -> PathBuf {
 pub(crate) struct Schema {
     /// What it is, for messages of tests.
     pub(crate) name: String,
+    /// Whether it is one of the protocol's own.
+    pub(crate) is_official: bool,
     definitions: Map<String, Value>,
     validator: Validator,
 }
@@ -33,7 +35,7 @@ impl Schema {
     pub(crate) fn official(version: ProtocolVersion) -> Option<Self> {
         let path = official_folder().join(version.as_str()).join("schema.json");
         let text = fs::read_to_string(path).ok()?;
-        Some(Self::read(format!("the official schema of {version}"), &text))
+        Some(Self { is_official: true, ..Self::read(format!("the official schema of {version}"), &text) })
     }
 
     /// Our own words for what a version demands, by its era.
@@ -53,7 +55,7 @@ impl Schema {
             .map(|name| (name.clone(), serde_json::json!({ "$ref": format!("#/{place}/{name}") })));
         document["properties"] = Value::Object(members.collect());
         let validator = jsonschema::validator_for(&document).expect("a schema");
-        Self { name, definitions, validator }
+        Self { name, is_official: false, definitions, validator }
     }
 
     pub(crate) fn defines(&self, definition: &str) -> bool {
