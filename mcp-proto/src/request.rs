@@ -2,11 +2,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::method::Method;
+use crate::versioned::Versioned;
 
 /// A request: the value itself is the `params` object, and its type fixes method and result.
 ///
-/// An answer is decoded by the request that asked for it, never by guessing among all results.
-pub trait Request: Serialize + Send + Sync + 'static {
+/// An answer is decoded by the request that asked for it, never by guessing among all results. What of
+/// the request the version of a connection lacks is left out before it is written.
+pub trait Request: Versioned + Clone + Serialize + Send + Sync + 'static {
     /// The `method` member.
     const METHOD: Method;
     /// What a successful answer holds.
@@ -19,7 +21,7 @@ pub trait Request: Serialize + Send + Sync + 'static {
 }
 
 /// A notification: the value itself is the `params` object.
-pub trait Notification: Serialize + Send + Sync + 'static {
+pub trait Notification: Versioned + Clone + Serialize + Send + Sync + 'static {
     /// The `method` member.
     const METHOD: Method;
 }
