@@ -3,17 +3,22 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::shell;
 
+/// How long an installation may take.
+const LIMIT: Duration = Duration::from_secs(600);
+
 /// Installs what `package.json` and `package-lock.json` in `pins` say into `folder`, unless it is there.
 ///
 /// # Errors
 ///
-/// `npm` is missing, something cannot be installed, or another version than the pinned one is there.
+/// `npm` is missing, something cannot be installed in time, or another version than the pinned one is
+/// there.
 pub(crate) fn install(pins: &Path, folder: &Path) -> Result<(), Failure> {
     let pinned = read_json(&pins.join("package.json"))?;
     let installed = |name: &str| read_json(&folder.join("node_modules").join(name).join("package.json"));
@@ -26,7 +31,7 @@ pub(crate) fn install(pins: &Path, folder: &Path) -> Result<(), Failure> {
     }
     let mut npm = Command::new("npm");
     npm.current_dir(folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-    shell::capture(&mut npm)?;
+    shell::capture_within(&mut npm, LIMIT, &folder.join("npm.txt"))?;
     verify(&pinned, installed)
 }
 

@@ -1,6 +1,6 @@
 //! Running other programs.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -88,6 +88,23 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration, log: &Path) -> 
     }
 }
 
+/// As [`run_group_within`], and returns what the program has written.
+///
+/// # Errors
+///
+/// As there; or it ends with another status than 0, or not in time: then the failure carries its output.
+pub(crate) fn capture_within(command: &mut Command, limit: Duration, log: &Path) -> Result<String, Failure> {
+    let ended = run_group_within(command, limit, log)?;
+    let output = fs::read(log).map_err(Failure::io("read", log))?;
+    let output = String::from_utf8_lossy(&output).into_owned();
+    let why = match ended {
+        Ended::Exited(status) if status.success() => return Ok(output),
+        Ended::Exited(status) => status.to_string(),
+        Ended::TimedOut => format!("no end within {} s", limit.as_secs()),
+    };
+    Err(Failure::new(format!("`{}` failed: {why}\n{output}", line(command))))
+}
+
 fn spawn_into(command: &mut Command, log: &Path) -> Result<Child, Failure> {
     let output = File::create(log).map_err(Failure::io("create", log))?;
     let errors = output.try_clone().map_err(Failure::io("open", log))?;
@@ -130,7 +147,7 @@ mod tests {
     fn a_program_over_its_limit_is_killed() {
         let log = log("limit");
         let ended = run_within(Command::new("sleep").arg("60"), Duration::from_millis(50), &log).unwrap();
-        std::fs::remove_file(log).unwrap();
+        fs::remove_file(log).unwrap();
         assert_eq!(ended, Ended::TimedOut);
     }
 
@@ -141,15 +158,29 @@ mod tests {
             let limit = Duration::from_millis(if expected { 60_000 } else { 1000 });
             let ended = run_group_within(Command::new("sh").args(["-c", script]), limit, &log).unwrap();
             assert_eq!(matches!(ended, Ended::Exited(status) if status.success()), expected);
-            let started = std::fs::read_to_string(&log).unwrap();
-            std::fs::remove_file(log).unwrap();
+            let started = fs::read_to_string(&log).unwrap();
+            fs::remove_file(log).unwrap();
             assert!(started.trim().parse::<u32>().is_ok(), "{started:?}");
             // A zombie has ended, whether or not somebody takes notice of it.
             let stat = format!("/proc/{}/stat", started.trim());
-            let ended = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+            let ended = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
             let seen = poll_within(Duration::from_secs(10), || Ok(ended().then_some(())));
             assert!(seen.unwrap().is_some(), "{script}");
         }
+    }
+
+    #[test]
+    fn what_a_program_has_written_is_returned_or_told_with_its_failure() {
+        let log = log("capture");
+        let capture = |script: &str, limit| {
+            capture_within(Command::new("sh").args(["-c", script]), Duration::from_secs(limit), &log)
+        };
+        assert_eq!(capture("echo one", 60).unwrap(), "one\n");
+        let failed = capture("echo reason; exit 3", 60).unwrap_err().to_string();
+        assert!(failed.contains("reason") && failed.contains('3'), "{failed}");
+        let late = capture("echo begun; sleep 60", 1).unwrap_err().to_string();
+        assert!(late.contains("begun") && late.contains("within 1 s"), "{late}");
+        fs::remove_file(&log).unwrap();
     }
 
     #[test]
@@ -161,8 +192,8 @@ mod tests {
             &log,
         )
         .unwrap();
-        let text = std::fs::read_to_string(&log).unwrap();
-        std::fs::remove_file(log).unwrap();
+        let text = fs::read_to_string(&log).unwrap();
+        fs::remove_file(log).unwrap();
         assert!(matches!(ended, Ended::Exited(status) if status.code() == Some(3)));
         assert_eq!(text, "one\ntwo\n");
     }

@@ -1,9 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::shell;
+
+/// How long a suite may take to tell what it has.
+const LIST_LIMIT: Duration = Duration::from_secs(60);
 
 /// The suites that are run.
 pub(super) static SUITES: [Suite; 2] = [
@@ -68,16 +72,11 @@ impl Suites {
     ///
     /// The suite cannot be run, or lists nothing that is understood.
     pub(super) fn rows(&self, suite: &'static Suite) -> Result<Vec<Row>, Failure> {
-        let listed = parse_list(&shell::capture(self.command(suite).args(["list", "--client"]))?)?;
+        let listed = parse_list(&self.list(suite, &[])?)?;
         let mut required = BTreeMap::new();
         if let Scenarios::ByVersion(versions) = suite.scenarios {
             for version in versions {
-                let text = shell::capture(self.command(suite).args([
-                    "list",
-                    "--client",
-                    "--requirements",
-                    version,
-                ]))?;
+                let text = self.list(suite, &["--requirements", version])?;
                 required.insert(*version, parse_required(&text)?);
             }
         }
@@ -99,6 +98,11 @@ impl Suites {
             command.env_remove(format!("MCP_CONFORMANCE_{name}"));
         }
         command
+    }
+
+    fn list(&self, suite: &Suite, what: &[&str]) -> Result<String, Failure> {
+        let log = self.modules.with_file_name("list.txt");
+        shell::capture_within(self.command(suite).args(["list", "--client"]).args(what), LIST_LIMIT, &log)
     }
 
     fn command(&self, suite: &Suite) -> Command {
