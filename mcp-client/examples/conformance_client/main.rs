@@ -7,7 +7,7 @@
 //! [`order`] is what the suite asks for, [`stage`] is the client and its one server. What is done with
 //! the server is one of few flows, each in a file of its own; none knows more of a scenario than the
 //! server and the suite's data tell: [`everything`], [`tool_calls`], [`schema_echo`]. [`arguments`]
-//! makes arguments from schemas.
+//! makes arguments from schemas, [`questions`] answers what the server asks meanwhile.
 //!
 //! It ends by itself, at the latest after [`LIMIT`], and with the process that started it. It prints
 //! nothing but the reason of a failure, and logs only what `RUST_LOG` (`warn`, `debug`, …) asks for.
@@ -23,6 +23,7 @@
 mod arguments;
 mod everything;
 mod order;
+mod questions;
 mod schema_echo;
 mod stage;
 mod tool_calls;
