@@ -1,15 +1,15 @@
 use std::time::{Duration, Instant};
 
-use crate::args::{Prove, Repeat, Simulate};
+use crate::args::{Conformance, Prove, Repeat, Simulate};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{dependencies, features, prove, real_servers, repeat, shell, simulate, tidy};
+use crate::{conformance, dependencies, features, prove, real_servers, repeat, shell, simulate, tidy};
 
 /// A step and what it does.
 type Step = (&'static str, fn(&Workspace) -> Result<(), Failure>);
 
 /// Cheap before dear, and the tests last but for their repetition.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("fmt", fmt),
     ("tidy", tidy::run),
     ("dependencies", dependencies::run),
@@ -21,6 +21,7 @@ const STEPS: [Step; 12] = [
     ("real servers", |workspace| real_servers::run(workspace, true)),
     ("repeat", interleavings),
     ("simulate", |workspace| simulate::run(workspace, &Simulate { first: 0, release: false, seeds: 500 })),
+    ("conformance", |workspace| conformance::run(workspace, &Conformance::default())),
     ("test", test),
 ];
 
