@@ -71,14 +71,12 @@ async fn a_call_whose_turn_does_not_come_was_never_sent() {
     let mut running = Box::pin(server.call(tool("hang"), CallOptions::default()));
     assert!(running.as_mut().now_or_never().is_none());
     let began = Instant::now();
-    let queued = server.call(echo(), CallOptions::default().with_timeout(seconds(3)));
-    let refused = async {
-        tokio::time::sleep(seconds(1)).await; // the other one is queued by now
-        server.call(echo(), CallOptions::default()).await.unwrap_err()
-    };
-    let (queued, refused) = tokio::join!(queued, refused);
+    let mut queued = Box::pin(server.call(echo(), CallOptions::default().with_timeout(seconds(3))));
+    assert!(queued.as_mut().now_or_never().is_none());
+    assert_eq!(server.status().waiting, 1);
+    let refused = server.call(echo(), CallOptions::default()).await.unwrap_err();
     assert!(matches!(refused, CallError::Overloaded { .. }), "{refused}");
-    let queued = queued.unwrap_err();
+    let queued = queued.await.unwrap_err();
     assert!(matches!(queued, CallError::Timeout { waiting_for: WaitingFor::Turn, .. }), "{queued}");
     assert_eq!((queued.outcome(), began.elapsed()), (CallOutcome::NotSent, seconds(3)));
     assert_eq!(script.log().runs("echo"), 0);
@@ -248,7 +246,7 @@ async fn f152_a_half_open_breaker_lets_exactly_one_call_through() {
     assert!(matches!(error, CallError::CircuitOpen { retry_in, .. } if retry_in > seconds(20)), "{error}");
     assert_eq!(began.elapsed(), seconds(0));
 
-    tokio::time::sleep(seconds(31)).await; // the breaker is half open now
+    tokio::time::sleep(seconds(31)).await; // longer than the 30 s for which it is open
     ready(&server).await;
     let began = Instant::now();
     let results = join_all((0..100).map(|_| server.call(echo(), CallOptions::default()))).await;
@@ -267,7 +265,7 @@ async fn i26_a_probe_that_fails_opens_the_breaker_for_longer() {
     let mut bench = Bench::new();
     let server = bench.add("fragile", &ServerScript::legacy(), unparked());
     open_the_breaker(&server).await;
-    tokio::time::sleep(seconds(31)).await; // the breaker is half open now
+    tokio::time::sleep(seconds(31)).await; // longer than the 30 s for which it is open
     server.call(tool("crash"), CallOptions::default()).await.unwrap_err();
     let error = server.call(echo(), CallOptions::default()).await.unwrap_err();
     assert!(matches!(error, CallError::CircuitOpen { retry_in, .. } if retry_in > seconds(50)), "{error}");
@@ -386,9 +384,9 @@ async fn f109_progress_starts_the_whole_limit_anew_however_long_the_call_has_wai
             peer.send(json!({"jsonrpc": "2.0", "method": "notifications/progress",
                 "params": {"progressToken": request.value["id"], "progress": progress}}))
         };
-        tokio::time::sleep(seconds(4)).await;
+        tokio::time::sleep(seconds(4)).await; // at work, until just before the first limit
         report(1).await;
-        tokio::time::sleep(seconds(50)).await;
+        tokio::time::sleep(seconds(50)).await; // at work, within the limit that began anew
         report(2).await;
         peer
     };
