@@ -100,10 +100,7 @@ async fn calls_are_measured_over_http() {
     let flags = format!("--scenario seq --transport http --url {} --n 10 --warmup 1", host.url());
     let (ended, end) = oneshot::channel();
     let driving = thread::spawn(move || ended.send(drive(&flags)));
-    let output = tokio::select! {
-        output = end => output.unwrap(),
-        () = host.run() => panic!("the host goes on until it is dropped"),
-    };
+    let output = host.beside(end).await.unwrap();
     driving.join().unwrap().unwrap();
     let line = line(&output);
     assert_eq!(line["transport"], "http");

@@ -51,10 +51,7 @@ async fn against(script: ServerScript, variables: &[(&str, &str)]) -> (Output, V
     client.arg(host.url());
     let (ended, end) = oneshot::channel();
     let driving = thread::spawn(move || ended.send(client.output().unwrap()));
-    let output = tokio::select! {
-        output = end => output.unwrap(),
-        () = host.run() => panic!("the host goes on until it is dropped"),
-    };
+    let output = host.beside(end).await.unwrap();
     driving.join().unwrap().unwrap();
     (output, host.requests())
 }

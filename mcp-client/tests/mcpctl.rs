@@ -596,10 +596,8 @@ impl Web {
             runtime.block_on(async {
                 let host = HttpHost::bind(script, HttpAnswers::Events).await;
                 url_sender.send(host.url()).unwrap();
-                tokio::select! {
-                    () = host.run() => {}
-                    _ = stopped => {}
-                }
+                // It is told to, or its owner has gone.
+                let _ = host.beside(stopped).await;
             });
         });
         Self { url: url.recv().unwrap(), stop: Some(stop), thread: Some(thread) }

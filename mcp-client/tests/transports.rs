@@ -51,10 +51,7 @@ fn over_streamable_http_in_both_eras_and_forms() {
                 let host = HttpHost::bind(script.clone(), answers).await;
                 let server = HttpServer::new(host.url()).unwrap().header("x-key", "canary").unwrap();
                 let builder = Client::builder().http(SERVER, server).unwrap();
-                tokio::select! {
-                    () = the_five_operations(builder) => {}
-                    () = host.run() => {}
-                }
+                host.beside(the_five_operations(builder)).await;
                 let requests = host.requests();
                 assert!(requests.iter().all(|request| request.header("x-key") == Some("canary")));
                 assert_eq!(requests.last().unwrap().method == "DELETE", has_session);
@@ -99,10 +96,7 @@ fn m83_and_m84_headers_of_arguments_exist_over_modern_http_alone() {
         for (script, is_modern) in [(ServerScript::legacy(), false), (ServerScript::modern(), true)] {
             let host = HttpHost::bind(with_headers(script), HttpAnswers::Json).await;
             let builder = Client::builder().http(SERVER, HttpServer::new(host.url()).unwrap()).unwrap();
-            let (answer, excluded) = tokio::select! {
-                found = the_two_tools(builder) => found,
-                () = host.run() => unreachable!("it serves for ever"),
-            };
+            let (answer, excluded) = host.beside(the_two_tools(builder)).await;
             let requests = host.requests();
             let sent: Vec<_> =
                 requests.iter().filter_map(|request| request.header("mcp-param-message")).collect();

@@ -8,34 +8,19 @@
     reason = "test code"
 )]
 
-use std::sync::Arc;
+mod support;
+
 use std::time::Duration;
 
-use mcp_lifecycle::{ServerHandle, ServerOptions, ServerSpec, State, Supervisor, SupervisorOptions};
+use mcp_lifecycle::{ServerOptions, State};
 use mcp_proto::{CallTool, ListTools, RawJson};
 use mcp_session::{CallError, CallOptions, CallOutcome, ListLimits};
-use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::{
     HttpAnswers, HttpHost, NetConnection, NetRequest, NetServer, ServerScript, ToolBehaviour,
 };
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
-use tokio::time::Instant;
-
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
-}
-
-/// A supervisor with the one server behind `url`.
-fn start(url: &str) -> (Supervisor, ServerHandle) {
-    let supervisor = Supervisor::start(&Handle::current(), SupervisorOptions::default().with_seed(1));
-    let endpoint = Endpoint::parse(url).unwrap();
-    let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
-    let spec = ServerSpec::new("web", Arc::new(connector)).with_options(ServerOptions::default());
-    let handle = supervisor.add(spec).unwrap();
-    (supervisor, handle)
-}
+use support::web::{soon, start};
 
 fn echo() -> CallTool {
     CallTool::new("echo").with_arguments(RawJson::from_text(r#"{"message":"x"}"#).unwrap())
@@ -48,7 +33,7 @@ fn a_server_over_http_is_ready_called_and_shut_down_in_both_eras_and_forms() {
             for answers in [HttpAnswers::Json, HttpAnswers::Events] {
                 let host = HttpHost::bind(script.clone(), answers).await;
                 let client = async {
-                    let (supervisor, server) = start(&host.url());
+                    let (supervisor, server) = start(&host.url(), ServerOptions::default());
                     let status = server.settled(soon()).await;
                     assert!(matches!(status.state, State::Ready { .. }), "{status:?}");
                     server.call(echo(), CallOptions::default()).await.unwrap();
@@ -59,10 +44,7 @@ fn a_server_over_http_is_ready_called_and_shut_down_in_both_eras_and_forms() {
                     assert!(tools.items.len() >= 6);
                     supervisor.shutdown().await;
                 };
-                tokio::select! {
-                    () = client => {}
-                    () = host.run() => {}
-                }
+                host.beside(client).await;
                 assert!(script.log().violations().is_empty(), "{:?}", script.log().violations());
             }
         }
@@ -75,7 +57,7 @@ fn f062_a_lost_session_is_begun_anew_once_and_each_call_runs_at_most_once() {
         let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(Duration::from_secs(30)));
         let host = HttpHost::bind(script.clone(), HttpAnswers::Json).await;
         let client = async {
-            let (supervisor, server) = start(&host.url());
+            let (supervisor, server) = start(&host.url(), ServerOptions::default());
             server.settled(soon()).await;
             assert_eq!(host.sessions(), 1);
             // One call is under way when the session is lost; its outcome stays unknown.
@@ -107,10 +89,7 @@ fn f062_a_lost_session_is_begun_anew_once_and_each_call_runs_at_most_once() {
             test.expect_log(tracing::Level::WARN, "connection lost");
             supervisor.shutdown().await;
         };
-        tokio::select! {
-            () = client => {}
-            () = host.run() => {}
-        }
+        host.beside(client).await;
     });
 }
 
@@ -119,7 +98,7 @@ fn a_server_that_asks_for_credentials_waits_for_them_and_a_failing_one_is_tried_
     isolated(async |test| {
         for (status, is_auth) in [("401 Unauthorized", true), ("503 Service Unavailable", false)] {
             let host = NetServer::bind().await;
-            let (supervisor, server) = start(&host.url());
+            let (supervisor, server) = start(&host.url(), ServerOptions::default());
             let serving = async {
                 let (mut connection, _) = host.exchange().await;
                 connection.empty(status).await;
@@ -193,7 +172,7 @@ fn call_t() -> CallTool {
 fn m86_a_call_with_stale_headers_is_repeated_once_after_the_tools_are_fetched_anew() {
     isolated(async |_| {
         let host = NetServer::bind().await;
-        let (supervisor, server) = start(&host.url());
+        let (supervisor, server) = start(&host.url(), ServerOptions::default());
         let call = async {
             server.settled(soon()).await;
             server.call(call_t(), CallOptions::default()).await
@@ -213,7 +192,7 @@ fn m86_a_call_with_stale_headers_is_repeated_once_after_the_tools_are_fetched_an
 fn m86_a_call_whose_headers_stay_wrong_is_repeated_no_second_time() {
     isolated(async |_| {
         let host = NetServer::bind().await;
-        let (supervisor, server) = start(&host.url());
+        let (supervisor, server) = start(&host.url(), ServerOptions::default());
         let call = async {
             server.settled(soon()).await;
             server.call(call_t(), CallOptions::default()).await
@@ -234,7 +213,7 @@ fn m86_a_call_whose_headers_stay_wrong_is_repeated_no_second_time() {
 fn m86_calls_that_are_refused_together_fetch_the_tools_once() {
     isolated(async |_| {
         let host = NetServer::bind().await;
-        let (supervisor, server) = start(&host.url());
+        let (supervisor, server) = start(&host.url(), ServerOptions::default());
         let calls = async {
             server.settled(soon()).await;
             let call = || server.call(call_t(), CallOptions::default());
@@ -281,7 +260,7 @@ fn m86_calls_that_are_refused_together_fetch_the_tools_once() {
 fn m84_a_tool_with_an_invalid_annotation_is_not_offered_and_its_reason_is_told() {
     isolated(async |test| {
         let host = NetServer::bind().await;
-        let (supervisor, server) = start(&host.url());
+        let (supervisor, server) = start(&host.url(), ServerOptions::default());
         let settled = async {
             server.settled(soon()).await;
             server.lists().unwrap()

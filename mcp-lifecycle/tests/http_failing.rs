@@ -8,39 +8,24 @@
     reason = "test code"
 )]
 
-use std::sync::Arc;
+mod support;
+
 use std::time::Duration;
 
 use mcp_lifecycle::{
-    BackoffOptions, BreakerState, CallError, ParkReason, ServerHandle, ServerOptions, ServerSpec, State,
-    Supervisor, SupervisorOptions,
+    BackoffOptions, BreakerState, CallError, ParkReason, ServerHandle, ServerOptions, State,
 };
 use mcp_proto::{CallTool, ListTools};
 use mcp_session::{CallOptions, CallOutcome, ListLimits};
-use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::{NetConnection, NetServer};
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
+use support::web::{soon, start};
 use tokio::time::Instant;
-
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
-}
 
 /// Pauses short enough for a test.
 fn options() -> ServerOptions {
     ServerOptions::default().with_backoff(BackoffOptions::default().with_first(Duration::from_millis(20)))
-}
-
-/// A supervisor with the one server behind `url`.
-fn start(url: &str, options: ServerOptions) -> (Supervisor, ServerHandle) {
-    let supervisor = Supervisor::start(&Handle::current(), SupervisorOptions::default().with_seed(1));
-    let endpoint = Endpoint::parse(url).unwrap();
-    let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
-    let spec = ServerSpec::new("web", Arc::new(connector)).with_options(options);
-    let handle = supervisor.add(spec).unwrap();
-    (supervisor, handle)
 }
 
 /// Plays a modern server until it is ready.

@@ -11,6 +11,8 @@
     reason = "test code; each test file uses a part of it"
 )]
 
+pub mod web;
+
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -20,17 +20,13 @@ const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// Plays a [`ServerScript`] over Streamable HTTP on loopback, with sessions where the era has them.
 ///
-/// Nothing is spawned: [`run`](Self::run) is polled beside the client.
+/// Nothing is spawned: it is polled beside the client.
 ///
 /// ```no_run
 /// # use mcp_transport::testing::{HttpAnswers, HttpHost, ServerScript};
 /// # async fn test() {
 /// let host = HttpHost::bind(ServerScript::modern(), HttpAnswers::Json).await;
-/// let client = async { /* connect to host.url() … */ };
-/// tokio::select! {
-///     () = client => {}
-///     () = host.run() => {}
-/// }
+/// let tools = host.beside(async { /* connect to host.url() … */ }).await;
 /// # }
 /// ```
 pub struct HttpHost {
@@ -105,6 +101,22 @@ impl HttpHost {
         let sessions: Vec<String> = self.state().servers.keys().cloned().collect();
         sessions.iter().filter(|session| *session != MODERN).for_each(|session| self.end_session(session));
         self.changed.notify_waiters();
+    }
+
+    /// Serves until `client` has ended; answers with its value.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the client and closes every connection.
+    pub async fn beside<T>(&self, client: impl Future<Output = T>) -> T {
+        let (mut client, mut run) = (pin!(client), pin!(self.run()));
+        poll_fn(|cx| {
+            let client = client.as_mut().poll(cx);
+            // It never ends.
+            let _ = run.as_mut().poll(cx);
+            client
+        })
+        .await
     }
 
     /// Serves, for ever.

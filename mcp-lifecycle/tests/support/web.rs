@@ -1,0 +1,25 @@
+//! A server over HTTP, alone behind a supervisor.
+
+use std::sync::Arc;
+
+use mcp_lifecycle::{ServerHandle, ServerOptions, ServerSpec, Supervisor, SupervisorOptions};
+use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::in_seconds;
+
+/// A supervisor with the one server behind `url`.
+pub fn start(url: &str, options: ServerOptions) -> (Supervisor, ServerHandle) {
+    let supervisor = Supervisor::start(&Handle::current(), SupervisorOptions::default().with_seed(1));
+    let endpoint = Endpoint::parse(url).unwrap();
+    let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
+    let spec = ServerSpec::new("web", Arc::new(connector)).with_options(options);
+    let handle = supervisor.add(spec).unwrap();
+    (supervisor, handle)
+}
+
+/// The clock is real: what takes longer than this does not come.
+pub fn soon() -> Instant {
+    in_seconds(20)
+}
