@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mcp_client::ServerConfig;
 use mcp_lifecycle::ServerHandle;
-use mcp_proto::{Method, RawJson, Request};
+use mcp_proto::{Method, NotInVersion, ProtocolVersion, RawJson, Request, Versioned};
 use mcp_session::CallOptions;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -44,6 +44,16 @@ pub(crate) struct Answer {
 #[serde(transparent)]
 struct Verbatim<R>(R);
 
+impl<R: Request> Versioned for Verbatim<R> {
+    fn fits(&self, version: ProtocolVersion) -> bool {
+        self.0.fits(version)
+    }
+
+    fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+        self.0.fit(version)
+    }
+}
+
 impl<R: Request> Request for Verbatim<R> {
     const METHOD: Method = R::METHOD;
     type Result = RawJson;
@@ -63,7 +73,7 @@ impl Context {
 /// Connects to a server and asks it once.
 ///
 /// `request` is made when the server is ready, so that it can look at what the server offers.
-pub(crate) async fn ask<R: Request + Clone>(
+pub(crate) async fn ask<R: Request>(
     context: &Context,
     target: &TargetArgs,
     server: ServerConfig,
