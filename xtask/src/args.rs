@@ -10,10 +10,11 @@ Usage: cargo xtask COMMAND
   tidy                      the rules of layout and text that no compiler checks
   features                  each crate with each of its features alone, and with none
   dependencies              licences, sources and bans, as deny.toml states them
-  conformance [--install] [--at VERSION] [NAME…]
+  conformance [--install] [--official] [--at VERSION] [NAME…]
                             runs the official conformance suites against this client, strictly:
                             scenarios whose name contains a NAME, at one VERSION of the protocol or
-                            of an older suite (0.1.16); --install only installs the suites
+                            of an older suite (0.1.16); --install only installs the suites, --official
+                            runs what each version requires by the suite's own rule, to compare
   bench    [ARGS…]          speed beside other clients, as ratios of one run; needs `../shared/bench`;
                             ARGS go to its `run.py`, for example `--cases http --rounds 7`
   fuzz     [--seconds N] [TARGET…]
@@ -55,6 +56,8 @@ pub(crate) struct Conformance {
     pub(crate) install_only: bool,
     /// Parts of scenario names; empty means all.
     pub(crate) names: Vec<String>,
+    /// By the suite's own rule, all at once: a report.
+    pub(crate) official: bool,
     /// One version of the protocol, or that of an older suite; `None` means all.
     pub(crate) at: Option<String>,
 }
@@ -116,6 +119,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, Str
         "ci" => Task::Ci,
         "conformance" => Task::Conformance(Conformance {
             install_only: rest.switch("--install"),
+            official: rest.switch("--official"),
             at: rest.value("--at")?,
             names: rest.names()?,
         }),
@@ -229,9 +233,9 @@ mod tests {
         assert_eq!(
             parsed("conformance retry --at 0.1.16").unwrap(),
             Task::Conformance(Conformance {
-                install_only: false,
                 names: vec!["retry".to_owned()],
                 at: Some("0.1.16".to_owned()),
+                ..Conformance::default()
             })
         );
         assert_eq!(

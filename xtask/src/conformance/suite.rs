@@ -74,35 +74,46 @@ impl Suites {
     pub(super) fn rows(&self, suite: &'static Suite) -> Result<Vec<Row>, Failure> {
         let listed = parse_list(&self.list(suite, &[])?)?;
         let mut required = BTreeMap::new();
-        if let Scenarios::ByVersion(versions) = suite.scenarios {
-            for version in versions {
-                let text = self.list(suite, &["--requirements", version])?;
-                required.insert(*version, parse_required(&text)?);
-            }
+        for version in suite.versions() {
+            let text = self.list(suite, &["--requirements", version])?;
+            required.insert(*version, parse_required(&text)?);
         }
         Ok(suite.rows_of(&listed, &required))
     }
 
     /// The command that runs a scenario against `client`, a line for the shell that gets a URL appended.
     pub(super) fn scenario(&self, row: &Row, client: &str, results: &Path) -> Command {
-        let mut command = self.command(row.suite);
-        command.args(["client", "--command", client, "--scenario", &row.scenario]).arg("-o").arg(results);
-        if matches!(row.suite.scenarios, Scenarios::ByVersion(_)) {
+        let mut command = self.client_command(row.suite, client, results);
+        command.args(["--scenario", &row.scenario]);
+        if !row.suite.versions().is_empty() {
             command.args(["--spec-version", &row.column]);
             if row.is_extension {
                 command.arg("--force");
             }
         }
-        // What the suite says to its clients is nobody else's to say.
-        for name in ["CONTEXT", "PROTOCOL_VERSION", "SCENARIO"] {
-            command.env_remove(format!("MCP_CONFORMANCE_{name}"));
-        }
+        command
+    }
+
+    /// The command that runs all that `version` requires against `client`, all at once.
+    pub(super) fn requirements(&self, suite: &Suite, version: &str, client: &str, results: &Path) -> Command {
+        let mut command = self.client_command(suite, client, results);
+        command.args(["--requirements", version]);
         command
     }
 
     fn list(&self, suite: &Suite, what: &[&str]) -> Result<String, Failure> {
         let log = self.modules.with_file_name("list.txt");
         shell::capture_within(self.command(suite).args(["list", "--client"]).args(what), LIST_LIMIT, &log)
+    }
+
+    fn client_command(&self, suite: &Suite, client: &str, results: &Path) -> Command {
+        let mut command = self.command(suite);
+        command.args(["client", "--command", client]).arg("-o").arg(results);
+        // What the suite says to its clients is nobody else's to say.
+        for name in ["CONTEXT", "PROTOCOL_VERSION", "SCENARIO"] {
+            command.env_remove(format!("MCP_CONFORMANCE_{name}"));
+        }
+        command
     }
 
     fn command(&self, suite: &Suite) -> Command {
@@ -113,6 +124,14 @@ impl Suites {
 }
 
 impl Suite {
+    /// The versions of the protocol whose requirements it knows; none for an older one.
+    pub(super) fn versions(&self) -> &'static [&'static str] {
+        match self.scenarios {
+            Scenarios::ByVersion(versions) => versions,
+            Scenarios::Once(_) => &[],
+        }
+    }
+
     fn rows_of(
         &'static self,
         listed: &[Listed],
