@@ -29,7 +29,7 @@ const MAX_HEADERS: usize = 100;
 /// Largest head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// How long the head of an answer may take from its first byte to its last.
+/// How long the head of an answer may take from its first byte to its last, unless a user says otherwise.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
 /// Connections kept in a pool while no request needs them.
@@ -44,6 +44,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// configuration, which is made when the first `https` URL is used.
 #[derive(Debug, Clone)]
 pub struct HyperBackend {
+    head_limit: Duration,
     resolver: Arc<dyn Resolve>,
     tls: Arc<Tls>,
 }
@@ -58,7 +59,20 @@ impl HyperBackend {
     /// A backend that trusts `roots`.
     #[must_use]
     pub fn new(roots: TlsRoots) -> Self {
-        Self { resolver: Arc::new(SystemResolver::default()), tls: Arc::new(Tls::new(roots)) }
+        Self {
+            head_limit: HEAD_LIMIT,
+            resolver: Arc::new(SystemResolver::default()),
+            tls: Arc::new(Tls::new(roots)),
+        }
+    }
+
+    /// Sets how long the head of an answer may take from its first byte to its last. Default 30 s.
+    ///
+    /// How long a server may think before that first byte is up to the caller.
+    #[must_use]
+    pub fn with_head_limit(mut self, limit: Duration) -> Self {
+        self.head_limit = limit;
+        self
     }
 
     /// Looks names up with `resolver` instead of the operating system.
@@ -74,6 +88,7 @@ impl HttpBackend for HyperBackend {
         let (resolver, tls) = (Arc::clone(&self.resolver), Arc::clone(&self.tls));
         Arc::new(HyperPool(Arc::new(Shared {
             authority: origin.authority(),
+            head_limit: self.head_limit,
             dialer: Dialer { origin: origin.clone(), resolver, tls },
             idle: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -88,6 +103,7 @@ struct HyperPool(Arc<Shared>);
 struct Shared {
     dialer: Dialer,
     authority: String,
+    head_limit: Duration,
     /// Kept connections, the one used last at the end.
     idle: Mutex<Vec<Kept>>,
     tasks: TaskTracker,
@@ -129,7 +145,7 @@ impl HttpPool for HyperPool {
             let (mut link, is_new) = self.0.take().await?;
             // From here on the connection's task may write.
             mark.set();
-            match exchange(&mut link, message).await {
+            match exchange(&mut link, message, self.0.head_limit).await {
                 Ok(response) => return Ok(self.0.answer(link, response)),
                 Err(Failed::Unsent(back, _)) if !is_new => {
                     // A kept connection had ended before a byte was written: the next one.
@@ -170,7 +186,11 @@ enum Failed {
 }
 
 /// Sends a request and waits for the head of its answer, whose time is limited once it has begun.
-async fn exchange(link: &mut Link, message: Request<OneBody>) -> Result<Response<Incoming>, Failed> {
+async fn exchange(
+    link: &mut Link,
+    message: Request<OneBody>,
+    head_limit: Duration,
+) -> Result<Response<Incoming>, Failed> {
     link.first_byte.expect();
     let mut answer = pin!(link.sender.try_send_request(message));
     let mut limit: Option<Pin<Box<tokio::time::Sleep>>> = None;
@@ -180,11 +200,11 @@ async fn exchange(link: &mut Link, message: Request<OneBody>) -> Result<Response
             return Poll::Ready(answer.map_err(failed));
         }
         if limit.is_none() && first_byte.poll_come(cx).is_ready() {
-            limit = Some(Box::pin(sleep_until(Instant::now() + HEAD_LIMIT)));
+            limit = Some(Box::pin(sleep_until(Instant::now() + head_limit)));
         }
         match &mut limit {
             Some(limit) => limit.as_mut().poll(cx).map(|()| {
-                let reason = format!("not complete {} s after they began", HEAD_LIMIT.as_secs());
+                let reason = format!("not complete {head_limit:?} after they began");
                 Err(Failed::Other(HttpError::Headers(reason)))
             }),
             None => Poll::Pending,

@@ -51,7 +51,10 @@ impl Client {
     }
 
     pub async fn connect_with(server: &NetServer, limits: HttpLimits) -> (Self, NetConnection) {
-        let connector = connector(&server.url(), limits);
+        Self::connect_by(connector(&server.url(), limits), server).await
+    }
+
+    async fn connect_by(connector: HttpConnector, server: &NetServer) -> (Self, NetConnection) {
         let (client, connection) = tokio::join!(connector.connect(soon()), server.accept());
         let Connection { transport, receive, .. } = client.unwrap();
         (Self { transport, half: receive }, connection)
@@ -59,7 +62,18 @@ impl Client {
 
     /// A client after a handshake without a session, in this version.
     pub async fn agreed(server: &NetServer, version: ProtocolVersion) -> (Self, NetConnection) {
-        let (client, connection) = Self::connect(server).await;
+        Self::agreed_over(HyperBackend::default(), server, version).await
+    }
+
+    /// As [`agreed`](Self::agreed), over a backend of the test's own.
+    pub async fn agreed_over(
+        backend: HyperBackend,
+        server: &NetServer,
+        version: ProtocolVersion,
+    ) -> (Self, NetConnection) {
+        let endpoint = Endpoint::parse(&server.url()).unwrap();
+        let connector = HttpConnector::new(Arc::new(backend), endpoint, limits());
+        let (client, connection) = Self::connect_by(connector, server).await;
         client.transport.set_profile(HttpProfile::new(version));
         (client, connection)
     }
