@@ -25,15 +25,9 @@ pub(crate) fn run(workspace: &Workspace, install_only: bool) -> Result<(), Failu
     if install_only {
         return Ok(());
     }
-    let mut cargo = workspace.cargo([
-        "test",
-        "--package",
-        "mcp-client",
-        "--test",
-        "real_servers",
-        "--test",
-        "real_servers_http",
-    ]);
+    // Of the whole workspace, so that what they need is built with the features that all tests are built with.
+    let mut cargo =
+        workspace.cargo(["test", "--workspace", "--test", "real_servers", "--test", "real_servers_http"]);
     shell::run(cargo.args(["--", "--nocapture"]).env(VARIABLE, &folder).env("CI", "true"))
 }
 

@@ -5,7 +5,8 @@ use crate::workspace::Workspace;
 
 /// Runs the simulation of `mcp-lifecycle`; a failing seed is printed with the command that replays it.
 pub(crate) fn run(workspace: &Workspace, options: &Simulate) -> Result<(), Failure> {
-    let mut cargo = workspace.cargo(["test", "--package", "mcp-lifecycle", "--test", "simulation"]);
+    // Of the whole workspace, so that what it needs is built with the features that all tests are built with.
+    let mut cargo = workspace.cargo(["test", "--workspace", "--test", "simulation"]);
     if options.release {
         cargo.arg("--release");
     }
