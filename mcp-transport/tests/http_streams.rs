@@ -438,7 +438,7 @@ fn a_handshake_ends_when_the_servers_own_stream_is_open_or_takes_too_long() {
     isolated(async |_| {
         for answers in [true, false] {
             let server = NetServer::bind().await;
-            let limit = Duration::from_millis(if answers { 10_000 } else { 200 });
+            let limit = Duration::from_millis(if answers { 10_000 } else { 1_000 });
             let (mut client, mut connection) =
                 Client::connect_with(&server, limits().with_listen_limit(limit)).await;
             client.transport.set_profile(HttpProfile::new(LEGACY));
