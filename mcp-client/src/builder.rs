@@ -4,7 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use mcp_lifecycle::{AddError, ServerOptions, ServerSpec, Startup, SupervisorOptions};
-use mcp_proto::{Redactor, Secret};
+use mcp_proto::{
+    CreateMessage, CreateMessageResult, ElicitForm, ElicitResult, ElicitUrl, ErrorObject, Redactor, Root,
+    Secret,
+};
+use mcp_session::{Asker, ClientHandler};
 use mcp_transport::Connector;
 use mcp_transport::http::{HttpBackend, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::process::{Command, LocalProcesses, ProcessFactory};
@@ -17,6 +21,7 @@ use crate::config::{
     ConfigError, ConfigFault, ConfigFile, HttpServer, Place, Reach, ServerConfig, ServerSettings,
     StdioServer, ToolFilter,
 };
+use crate::serving::Serving;
 
 /// Puts a [`Client`] together.
 #[derive(Debug, Default)]
@@ -36,6 +41,7 @@ pub(crate) struct Launch {
     tune: Option<Tune>,
     wrap_connector: Option<Wrap<dyn Connector>>,
     wrap_processes: Option<Wrap<dyn ProcessFactory>>,
+    serving: Serving,
 }
 
 /// Changes the options of a server before it is added.
@@ -147,6 +153,56 @@ impl ClientBuilder {
         self
     }
 
+    /// Tells every server which folders and files it may work in; they never change.
+    pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
+        self.launch.serving.set_roots(roots.into_iter().collect());
+        self
+    }
+
+    /// Runs a model for any server that asks, without tools; see [`ClientHandler::create_message`].
+    ///
+    /// `Asker` names the server: show that name to the person who has to agree.
+    pub fn on_sampling<F, Fut>(mut self, answer: F) -> Self
+    where
+        F: Fn(Asker, CreateMessage) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
+    {
+        self.launch.serving.set_sampling(answer);
+        self
+    }
+
+    /// Asks a person to fill in a form for any server; see [`ClientHandler::elicit`].
+    ///
+    /// Time that the person takes is not taken from the server's, but a call's deadline goes on.
+    pub fn on_elicitation<F, Fut>(mut self, answer: F) -> Self
+    where
+        F: Fn(Asker, ElicitForm) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
+    {
+        self.launch.serving.set_form(answer);
+        self
+    }
+
+    /// Asks a person to open a URL for any server; see [`ClientHandler::elicit`].
+    ///
+    /// Nothing here opens it. Open it only after the person has seen the whole of it and agreed.
+    pub fn on_url_elicitation<F, Fut>(mut self, answer: F) -> Self
+    where
+        F: Fn(Asker, ElicitUrl) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
+    {
+        self.launch.serving.set_url(answer);
+        self
+    }
+
+    /// Serves with `handler` whatever the methods above do not.
+    ///
+    /// What is served is declared to every server but those whose own options name a handler.
+    pub fn handler(mut self, handler: Arc<dyn ClientHandler>) -> Self {
+        self.launch.serving.set_rest(handler);
+        self
+    }
+
     /// Changes the options of each program, given its name, after its configuration has set them.
     pub fn tune(
         mut self,
@@ -240,19 +296,27 @@ impl Launch {
     ) -> ServerSpec {
         match entry {
             Entry::Connector { name, connector, options, .. } => {
-                ServerSpec::new(name, connector).with_options(discreet(*options, redactor))
+                ServerSpec::new(name, connector).with_options(self.serve(discreet(*options, redactor)))
             }
             Entry::Program(server) => {
                 let name = server.name.as_str();
                 let connector = self.connector(&server, processes, redactor);
                 let connector = wrapped(self.wrap_connector.as_ref(), name, connector);
-                let options = discreet(options(&server.settings), redactor);
+                let options = self.serve(discreet(options(&server.settings), redactor));
                 let options = match &self.tune {
                     Some(tune) => tune(name, options),
                     None => options,
                 };
                 ServerSpec::new(server.name, connector).with_options(options)
             }
+        }
+    }
+
+    /// Lets the client answer what the server asks, unless somebody else does.
+    fn serve(&self, options: ServerOptions) -> ServerOptions {
+        match self.serving.handler() {
+            Some(handler) if !options.session.has_handler() => options.with_handler(handler),
+            _ => options,
         }
     }
 
@@ -330,6 +394,7 @@ impl fmt::Debug for Launch {
         f.debug_struct("Launch")
             .field("environment", &self.environment.len())
             .field("processes", &self.processes)
+            .field("serving", &self.serving)
             .finish_non_exhaustive()
     }
 }

@@ -9,6 +9,7 @@ mod offer;
 mod outcome;
 pub mod registry;
 pub mod render;
+mod serving;
 
 // Starting.
 pub use builder::{ClientBuilder, StartError};
@@ -18,6 +19,9 @@ pub use mcp_transport::http::EndpointError;
 pub use config::{
     ConfigError, ConfigFile, HttpServer, Reach, ServerConfig, ServerSettings, StdioServer, ToolFilter,
 };
+
+// Answering what servers ask.
+pub use mcp_session::{Asker, ClientHandler, HandlerLimits};
 
 // Using.
 pub use handlers::Handlers;

@@ -2,7 +2,7 @@
 
 use mcp_lifecycle::CallError;
 use mcp_proto::{Redactor, escape};
-use mcp_session::{CallError as SessionError, CallOutcome, HeaderFault};
+use mcp_session::{CallError as SessionError, CallOutcome, HeaderFault, UnsupportedWhy};
 use serde::Serialize;
 
 /// Longest text of a failure, in bytes.
@@ -50,6 +50,8 @@ pub enum OutcomeClass {
 pub enum FailureKind {
     /// The arguments of the operation are wrong.
     Arguments,
+    /// The server asked for input that nobody gave it.
+    Input,
     /// The server was lost during the call.
     Lost,
     /// The server wants to know who is asking.
@@ -167,11 +169,13 @@ impl FailureKind {
         match error {
             SessionError::Encode(_) | SessionError::Header(HeaderFault::Arguments(_)) => Self::Arguments,
             SessionError::Header(_) => Self::Unsupported,
+            SessionError::Input { .. } | SessionError::InputRequired(_) => Self::Input,
             SessionError::Overloaded => Self::Overloaded,
             SessionError::Http(_) if error.is_rate_limited() => Self::Overloaded,
             SessionError::Peer(_) => Self::Rejected,
             SessionError::QueueTimeout { .. } | SessionError::Timeout { .. } => Self::Timeout,
             SessionError::SessionGone { .. } => Self::Lost,
+            SessionError::Unsupported { why: UnsupportedWhy::InputRequired, .. } => Self::Input,
             SessionError::Unsupported { .. } => Self::Unsupported,
             _ => Self::Protocol,
         }
@@ -182,6 +186,7 @@ impl FailureKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Arguments => "arguments",
+            Self::Input => "input",
             Self::Lost => "lost",
             Self::NeedsAuthorization => "needs_authorization",
             Self::Overloaded => "overloaded",

@@ -318,6 +318,8 @@ impl<'a> Path<'a> {
                 self.server.orders.give(|wishes| wishes.suspect = Some(generation));
             }
             Error::Peer(_)
+            | Error::Input { .. }
+            | Error::InputRequired(_)
             | Error::Protocol(_)
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.account().on_answer();

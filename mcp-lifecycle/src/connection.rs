@@ -110,7 +110,7 @@ impl Task {
             }
         };
         let transport = Arc::clone(&connection.transport);
-        let mut options = self.server.options.session.clone();
+        let mut options = self.server.options.session.clone().with_server_name(Arc::clone(&self.server.name));
         if let (EraPolicy::Auto, Some(era)) = (options.era, self.era) {
             options.era = match era {
                 Era::Legacy => EraPolicy::Legacy,

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_session::{ListLimits, SessionOptions};
+use mcp_session::{ClientHandler, ListLimits, SessionOptions};
 use mcp_transport::Connector;
 
 use crate::backoff::BackoffOptions;
@@ -60,7 +60,8 @@ pub enum Startup {
 pub struct ServerOptions {
     /// When it is started. Default: at once.
     pub startup: Startup,
-    /// How its sessions are opened, and the limits of a call.
+    /// How its sessions are opened, who answers what it asks, and the limits of a call. The name of the
+    /// server is set by the supervisor.
     pub session: SessionOptions,
     /// How much of its lists is fetched when it connects.
     pub lists: ListLimits,
@@ -150,6 +151,13 @@ impl ServerOptions {
         with_attempts: attempts: u32;
         /// Sets which tools may be repeated.
         with_idempotent_tools: idempotent_tools: BTreeSet<String>;
+    }
+
+    /// Serves what the server asks of its client; the handler is told the name of the server.
+    #[must_use]
+    pub fn with_handler(mut self, handler: Arc<dyn ClientHandler>) -> Self {
+        self.session = self.session.with_handler(handler);
+        self
     }
 
     pub(crate) fn policy(&self) -> Policy {

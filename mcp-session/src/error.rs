@@ -3,7 +3,7 @@ use std::time::Duration;
 use mcp_proto::negotiation::VersionError;
 use mcp_proto::probe::ProbeFailure;
 use mcp_proto::{
-    DecodeError, EnvelopeFault, ErrorObject, InputRequired, InvalidAnnotation, Method, MirrorError,
+    DecodeError, EnvelopeFault, ErrorObject, InputRequired, InvalidAnnotation, Method, MirrorError, code,
 };
 use mcp_transport::{BrokenWhy, Closed, Dispatch, Rejection};
 
@@ -251,6 +251,10 @@ impl CallError {
     pub(crate) fn of_later_round(mut self) -> Self {
         match &mut self {
             Self::Encode(_) | Self::Header(_) => Self::Protocol(ProtocolFault::NextRound(self.to_string())),
+            // Not the refusal of the call as a whole, after which it could be begun again.
+            Self::Peer(error) if error.code == code::HEADER_MISMATCH => {
+                Self::Protocol(ProtocolFault::NextRound(self.to_string()))
+            }
             Self::FrameTooLarge { dispatch, .. }
             | Self::SessionGone { dispatch, .. }
             | Self::Timeout { dispatch, .. } => {

@@ -187,6 +187,12 @@ impl SessionOptions {
         self
     }
 
+    /// Whether the options name a handler.
+    #[must_use]
+    pub fn has_handler(&self) -> bool {
+        self.handler.is_some()
+    }
+
     /// Sets how much of the handler this session may use.
     #[must_use]
     pub fn with_handler_limits(mut self, limits: HandlerLimits) -> Self {

@@ -481,6 +481,27 @@ async fn p2_a_later_round_that_was_not_sent_does_not_make_the_call_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p3_headers_that_are_refused_in_a_later_round_do_not_begin_the_call_again() {
+    let it = modern_served_by(&Desk::new()).await;
+    for is_later in [false, true] {
+        let calling = spawn(&it.session);
+        let mut request = it.peer.expect("tools/call").await;
+        if is_later {
+            it.peer.respond(request.id(), asking("now")).await;
+            request = it.peer.expect("tools/call").await;
+        }
+        it.peer.respond_error(request.id(), -32020, "other headers").await;
+        let ended = calling.await.unwrap().unwrap_err();
+        if is_later {
+            assert!(matches!(ended, CallError::Protocol(ProtocolFault::NextRound(_))), "{ended:?}");
+            assert_eq!(ended.outcome(), CallOutcome::Unknown);
+        } else {
+            assert!(matches!(ended, CallError::Peer(_)), "{ended:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_permit_is_kept_through_all_rounds_and_a_retracted_session_finishes_them() {
     let desk = Desk::new();
     let it = modern_served_by(&desk).await;
