@@ -4,7 +4,6 @@ use serde::ser::SerializeMap;
 use serde_json::value::RawValue;
 
 use crate::entries::Entries;
-use crate::last_wins::keep_last;
 use crate::raw_json::RawJson;
 
 /// The members of an object that this crate does not name, kept as they were received.
@@ -28,7 +27,6 @@ impl OtherMembers {
     #[must_use]
     pub fn entries(&self) -> Entries<RawJson> {
         let text = format!("{{{}}}", self.text());
-        let text = keep_last(&text).unwrap_or(text);
         // It was put together of names and values that had been read before.
         serde_json::from_str(&text).unwrap_or_default()
     }

@@ -48,6 +48,14 @@ pub struct NotInVersion {
     pub version: ProtocolVersion,
 }
 
+impl NotInVersion {
+    /// Says that `what` cannot be said in `version`; `what` reads like "content of several blocks".
+    #[must_use]
+    pub const fn new(what: &'static str, version: ProtocolVersion) -> Self {
+        Self { what, version }
+    }
+}
+
 /// The value as `version` has it; a copy is made only if something must be left out.
 ///
 /// # Errors

@@ -3,7 +3,8 @@ use std::time::Duration;
 use mcp_proto::negotiation::VersionError;
 use mcp_proto::probe::ProbeFailure;
 use mcp_proto::{
-    DecodeError, EnvelopeFault, ErrorObject, InputRequired, InvalidAnnotation, Method, MirrorError, code,
+    DecodeError, EnvelopeFault, ErrorObject, InputRequired, InvalidAnnotation, Method, MirrorError,
+    NotInVersion, code,
 };
 use mcp_transport::{BrokenWhy, Closed, Dispatch, Rejection};
 
@@ -203,6 +204,9 @@ pub enum UnsupportedWhy {
     /// [`ClientHandler`](crate::ClientHandler) serves what it asks for.
     #[error("it wants further input before it answers")]
     InputRequired,
+    /// The agreed version lacks a part of the request that cannot be left out.
+    #[error("{0}")]
+    Version(NotInVersion),
 }
 
 /// A member cannot be added to the `_meta` of a request. The caller is at fault.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use mcp_proto::{
     Discover, Era, Method, Paginated, Payload, PeerInfo, Ping, RejectedTool, Request, RequestId,
-    encode_request,
+    encode_request, for_version,
 };
 use mcp_transport::{CloseReason, CloseReport, Closed};
 use serde::Serialize;
@@ -94,14 +94,15 @@ impl Session {
 
     /// Makes a call and decodes its result.
     ///
-    /// One request is written; answers may arrive in any order. The time of the call begins now:
+    /// One request is written, without what the agreed version lacks of it
+    /// ([`for_version`](mcp_proto::for_version)); answers may arrive in any order. The time of the call begins now:
     /// `timeout` is how long it may go without progress, `deadline` ends it in any case; see
     /// [`CallOptions`]. Calls made here pass by every [`Gate`](crate::Gate).
     ///
     /// # Errors
     ///
     /// - [`CallError::Unsupported`]: the server has not declared that capability, or its version does
-    ///   not have that method; nothing was sent.
+    ///   not have that method or a part of the request that cannot be left out; nothing was sent.
     /// - [`CallError::Timeout`]: no answer in time; the request has been cancelled.
     /// - [`CallError::SessionGone`]: the session ended before or during the call.
     /// - [`CallError::Peer`]: the server answered with an error; the session stays usable.
@@ -115,7 +116,7 @@ impl Session {
     ///
     /// JSON-RPC 2.0, sections 4 and 5; MCP 2026-07-28, basic/patterns/cancellation.
     pub fn call<R: Request>(&self, request: R, options: CallOptions) -> Call<R> {
-        Call::new(self.start(R::METHOD, &request, request.mirrored_name(), options, Pass::Session))
+        self.start_typed(&request, options, Pass::Session)
     }
 
     /// Makes a call whose parameters and result stay undecoded; `params` must be an object.
@@ -261,7 +262,20 @@ impl Session {
         options: CallOptions,
         permit: Permit,
     ) -> Call<R> {
-        Call::new(self.start(R::METHOD, request, request.mirrored_name(), options, Pass::Gate(permit)))
+        self.start_typed(request, options, Pass::Gate(permit))
+    }
+
+    /// Makes a call without what the agreed version lacks of the request.
+    fn start_typed<R: Request>(&self, request: &R, options: CallOptions, pass: Pass) -> Call<R> {
+        Call::new(match for_version(request, self.peer().version) {
+            Ok(request) => self.start(R::METHOD, &*request, request.mirrored_name(), options, pass),
+            Err(lack) => {
+                let why = UnsupportedWhy::Version(lack);
+                let id = self.handle.shared.ids.next();
+                let refused = CallError::Unsupported { method: R::METHOD, why };
+                RawCall::new(Arc::clone(&self.handle), id, R::METHOD, Err(refused))
+            }
+        })
     }
 
     pub(crate) fn start_raw(

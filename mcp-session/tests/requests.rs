@@ -10,11 +10,12 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use mcp_proto::{
-    CallTool, Discover, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, Method,
-    Payload, Ping, ReadResource, Request,
+    CallTool, Complete, Discover, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools,
+    Method, NotInVersion, Payload, Ping, ProtocolVersion, RawJson, ReadResource, Request, Versioned,
 };
 use mcp_session::{
     CallError, CallOptions, CallOutcome, EraPolicy, Gate, ListLimits, Session, SessionOptions, UnsupportedWhy,
@@ -64,6 +65,67 @@ async fn f116_nothing_is_asked_of_a_server_that_has_not_declared_it() {
     for list in lists {
         assert!(matches!(list, Err(CallError::Unsupported { .. })), "{list:?}");
     }
+    assert_eq!(methods(&it.peer), ["initialize", "notifications/initialized"]);
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_agreed_version_lacks_is_held_back_from_the_server() {
+    let known = BTreeMap::from([("owner".to_owned(), "a".to_owned())]);
+    let asked = Complete::of_prompt("p", "lang", "r").with_known(known);
+    for (version, expected) in [
+        ("2025-03-26", json!(null)),
+        ("2025-06-18", json!({"arguments": {"owner": "a"}})),
+        ("2025-11-25", json!({"arguments": {"owner": "a"}})),
+    ] {
+        let it = legacy_in(version, SessionOptions::default(), MemoryOptions::default()).await;
+        let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 0);
+        let server = async {
+            for _ in 0..2 {
+                let request = it.peer.expect("completion/complete").await;
+                assert_eq!(request.params()["context"], expected, "{version}");
+                assert_eq!(request.params()["ref"], json!({"type": "ref/prompt", "name": "p"}));
+                it.peer.respond(request.id(), json!({"completion": {"values": ["rust"]}})).await;
+            }
+        };
+        let client = async {
+            let through_gate = gate.enter(soon()).await.unwrap().call_ref(&asked, CallOptions::default());
+            assert_eq!(through_gate.await.unwrap().completion.values, ["rust"]);
+            let direct = it.session.call(asked.clone(), CallOptions::default()).await.unwrap();
+            assert_eq!(direct.completion.values, ["rust"]);
+        };
+        tokio::join!(server, client);
+    }
+}
+
+/// A request of which no version before 2026-07-28 can say what it must.
+#[derive(Debug, Clone, serde::Serialize)]
+struct Unsayable {}
+
+impl Versioned for Unsayable {
+    fn fits(&self, version: ProtocolVersion) -> bool {
+        version >= ProtocolVersion::V2026_07_28
+    }
+
+    fn fit(&mut self, version: ProtocolVersion) -> Result<(), NotInVersion> {
+        if self.fits(version) { Ok(()) } else { Err(NotInVersion::new("this request", version)) }
+    }
+}
+
+impl Request for Unsayable {
+    const METHOD: Method = Method::TOOLS_CALL;
+    type Result = RawJson;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_said_in_the_agreed_version_is_not_sent() {
+    let it = legacy().await;
+    let lack = NotInVersion::new("this request", ProtocolVersion::V2025_11_25);
+    assert_unsupported(&it.session, Unsayable {}, UnsupportedWhy::Version(lack)).await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 0);
+    let refused = gate.enter(soon()).await.unwrap().call(Unsayable {}, CallOptions::default());
+    assert_gate_quiescent(&gate);
+    assert!(matches!(refused.await, Err(CallError::Unsupported { .. })));
     assert_eq!(methods(&it.peer), ["initialize", "notifications/initialized"]);
     assert_quiescent(&it.session);
 }
