@@ -1,39 +1,12 @@
-use async_trait::async_trait;
-use mcp_proto::{
-    ClientCapabilities, CreateMessage, CreateMessageResult, Elicit, ElicitResult, ElicitationCapability,
-    ErrorObject, ListRootsResult, RootsCapability, SamplingCapability, SamplingContent,
-};
-use mcp_session::{Asker, ClientHandler};
+use mcp_client::ClientBuilder;
+use mcp_proto::{CreateMessageResult, ElicitResult, SamplingContent};
 
-/// Answers what the server asks its client, without a person or a model.
+/// Answers what servers ask their client, without a person or a model.
 ///
-/// Forms are accepted as they are proposed, no URL is opened, a model always says the same, and there
-/// is no folder.
-#[derive(Debug)]
-pub(crate) struct Questions;
-
-#[async_trait]
-impl ClientHandler for Questions {
-    fn capabilities(&self) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = Some(ElicitationCapability::form());
-        capabilities.roots = Some(RootsCapability::default());
-        capabilities.sampling = Some(SamplingCapability::default());
-        capabilities
-    }
-
-    async fn list_roots(&self, _: &Asker) -> Result<ListRootsResult, ErrorObject> {
-        Ok(ListRootsResult::new(Vec::new()))
-    }
-
-    async fn create_message(&self, _: &Asker, _: CreateMessage) -> Result<CreateMessageResult, ErrorObject> {
-        Ok(CreateMessageResult::new("none", SamplingContent::text("text")))
-    }
-
-    async fn elicit(&self, _: &Asker, request: Elicit) -> Result<ElicitResult, ErrorObject> {
-        Ok(match request {
-            Elicit::Form(form) => ElicitResult::accept(form.requested_schema.defaults()),
-            _ => ElicitResult::decline(),
-        })
-    }
+/// There is no folder, a model always says the same, and forms are accepted as they are proposed.
+pub(crate) fn answer(client: ClientBuilder) -> ClientBuilder {
+    client
+        .roots([])
+        .on_sampling(async |_, _| Ok(CreateMessageResult::new("none", SamplingContent::text("text"))))
+        .on_elicitation(async |_, form| Ok(ElicitResult::accept(form.requested_schema.defaults())))
 }

@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_client::{Client, HttpServer, ServerConfig, ServerSettings};
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::Outcome;
 use crate::order::Order;
-use crate::questions::Questions;
+use crate::questions;
 
 /// How long the server may take to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -32,13 +31,7 @@ impl Stage {
         let mut settings = ServerSettings::default();
         settings.era = order.era;
         let config = ServerConfig::new(NAME, HttpServer::new(&order.url)?, settings)?;
-        let client = Client::builder()
-            .server(config)
-            .tune(|_, options| {
-                let session = options.session.clone().with_handler(Arc::new(Questions));
-                options.with_session(session)
-            })
-            .start(&Handle::current())?;
+        let client = questions::answer(Client::builder()).server(config).start(&Handle::current())?;
         let server = client.server(NAME).ok_or("the server was not added")?;
         let status = server.settled(Instant::now() + READY_WITHIN).await;
         if !status.state.is_ready() {
