@@ -10,17 +10,20 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_lifecycle::{
-    BackoffOptions, BreakerState, CallError, ParkReason, ServerHandle, ServerOptions, State,
+    BackoffOptions, BreakerState, CallError, KeepaliveOptions, ParkReason, ServerHandle, ServerOptions, State,
 };
 use mcp_proto::{CallTool, ListTools};
-use mcp_session::{CallOptions, CallOutcome, ListLimits};
+use mcp_session::{CallOptions, CallOutcome, EraPolicy, ListLimits, SessionOptions};
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::{NetConnection, NetServer};
 use serde_json::{Value, json};
 use support::web::{soon, start};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Pauses short enough for a test.
@@ -231,5 +234,102 @@ fn f057_a_server_that_hangs_up_at_once_is_tried_with_pauses_and_then_parked() {
         assert!((3..=6).contains(&connections), "{connections}");
         (0..3).for_each(|_| test.expect_log(tracing::Level::WARN, "connection lost"));
         supervisor.shutdown().await;
+    });
+}
+
+/// A legacy server with a stream of its own, which can fall silent: connections stay and are accepted,
+/// and nothing is answered on them.
+#[derive(Default)]
+struct Silenceable {
+    is_silent: AtomicBool,
+    asked: Mutex<Vec<String>>,
+    sessions: AtomicUsize,
+}
+
+impl Silenceable {
+    async fn run(self: Arc<Self>, server: NetServer) {
+        let mut connections = JoinSet::new();
+        loop {
+            connections.spawn(Arc::clone(&self).talk(server.accept().await));
+        }
+    }
+
+    async fn talk(self: Arc<Self>, mut connection: NetConnection) {
+        while let Some(request) = connection.next_request().await {
+            if self.is_silent.load(Ordering::Relaxed) {
+                std::future::pending().await
+            }
+            let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+            let method = message["method"].as_str().unwrap_or(&request.method);
+            self.asked.lock().unwrap().push(method.to_owned());
+            let mut header = String::new();
+            let result = match method {
+                "GET" => {
+                    connection.events("").await;
+                    connection.hung_up().await;
+                    return;
+                }
+                "initialize" => {
+                    let session = self.sessions.fetch_add(1, Ordering::Relaxed);
+                    header = format!("mcp-session-id: session-{session}\r\n");
+                    json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                           "serverInfo": {"name": "silenceable", "version": "1"}})
+                }
+                "tools/list" => json!({"tools": []}),
+                "ping" => json!({}),
+                _ => {
+                    connection.empty("202 Accepted").await;
+                    continue;
+                }
+            };
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+            connection.json("200 OK", &header, &answer).await;
+        }
+    }
+
+    fn take_asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+#[test]
+fn f079_a_server_that_falls_silent_is_found_out_and_everything_is_asked_anew_when_it_is_back() {
+    isolated(async |test| {
+        const INTERVAL: Duration = Duration::from_millis(400);
+        let host = NetServer::bind().await;
+        let keepalive = KeepaliveOptions::default()
+            .with_interval(Some(INTERVAL))
+            .with_reply_limit(Duration::from_millis(100));
+        let session = SessionOptions::default().with_era(EraPolicy::Legacy);
+        let options = options()
+            .with_keepalive(keepalive)
+            .with_session(session)
+            .with_connect_limit(Duration::from_secs(1));
+        let (supervisor, server) = start(&host.url(), options);
+        let web = Arc::new(Silenceable::default());
+        let serving = tokio::spawn(Arc::clone(&web).run(host));
+        let mut watch = server.watch();
+        watch.wait_for(|status| status.state.is_ready()).await.unwrap();
+        let at_first = web.take_asked();
+        for method in ["initialize", "notifications/initialized", "GET", "tools/list"] {
+            assert!(at_first.iter().any(|asked| asked == method), "{method}: {at_first:?}");
+        }
+
+        web.is_silent.store(true, Ordering::Relaxed);
+        let began = Instant::now();
+        watch.wait_for(|status| !status.state.is_ready()).await.unwrap();
+        assert!(began.elapsed() < 2 * INTERVAL, "{:?}", began.elapsed());
+
+        web.take_asked();
+        web.is_silent.store(false, Ordering::Relaxed);
+        watch.wait_for(|status| status.state.is_ready()).await.unwrap();
+        let again = web.take_asked();
+        for method in ["initialize", "notifications/initialized", "GET", "tools/list"] {
+            assert!(again.iter().any(|asked| asked == method), "{method}: {again:?}");
+        }
+        (0..test.log().at(tracing::Level::WARN).len())
+            .for_each(|_| test.expect_log(tracing::Level::WARN, "connection lost"));
+        supervisor.shutdown().await;
+        serving.abort();
     });
 }

@@ -660,3 +660,25 @@ fn f088_a_server_that_speaks_http_2_is_not_understood_and_its_connection_is_clos
         }
     });
 }
+
+/// What a machine that has vanished does cannot be played on loopback; that somebody looks for it can be
+/// seen from outside.
+#[test]
+fn f079_the_system_asks_whether_a_silent_peer_is_still_there() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let (client, connection) = Client::agreed(&server, MODERN).await;
+        let port: u16 = server.url().trim_end_matches("/mcp").rsplit(':').next().unwrap().parse().unwrap();
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        // Columns: number, local address, remote address, state, queues, timer and when it is due.
+        let peer = format!("0100007F:{port:04X}");
+        let row = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = row.into_iter().find(|row| row[2] == peer).expect("the connection of the client");
+        let (timer, due) = row[5].split_once(':').unwrap();
+        assert_eq!(timer, "02", "the keepalive timer: {row:?}");
+        let due = Duration::from_millis(10) * u32::from_str_radix(due, 16).unwrap();
+        assert!(due <= Duration::from_secs(30), "{due:?}");
+        drop(connection);
+        client.close().await;
+    });
+}

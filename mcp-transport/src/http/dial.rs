@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -27,6 +28,16 @@ pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 const TLS_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long a connection may be silent before the system asks the other side whether it is still there,
+/// how long it waits before it asks again, and how often it asks.
+///
+/// A stream of events may have nothing to say for hours. Without this a peer that has vanished without a
+/// word (a machine switched off, a forgetful router) would be found out by nobody; with it the stream
+/// breaks after a minute.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+
 /// Opens connections to one origin.
 #[derive(Debug)]
 pub(super) struct Dialer {
@@ -42,6 +53,9 @@ impl Dialer {
         let tcp = timeout_at(by, self.connect()).await.map_err(|_| self.too_slow(CONNECT_LIMIT))??;
         // Requests are small and each is waited for: nothing is gained by holding bytes back.
         tcp.set_nodelay(true).map_err(|error| self.failed(&error))?;
+        let probes =
+            TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+        SockRef::from(&tcp).set_tcp_keepalive(&probes).map_err(|error| self.failed(&error))?;
         match self.origin.scheme {
             Scheme::Http => Ok(Watched::new(Stream::Plain(tcp))),
             Scheme::Https => {
