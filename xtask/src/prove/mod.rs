@@ -102,8 +102,8 @@ fn check(scratch: &Scratch<'_>, defects: &[Defect]) -> Result<Vec<Verdict>, Fail
 
 fn prove(scratch: &Scratch<'_>, defects: &[Defect]) -> Result<Vec<Verdict>, Failure> {
     let packages: BTreeSet<&str> = defects.iter().map(|defect| defect.package.as_str()).collect();
-    let selection: Vec<String> = packages.iter().map(|package| format!("--package={package}")).collect();
-    let clean = test_binary::build(scratch.workspace(), &selection)?;
+    let selection = packages.iter().map(|package| format!("--package={package}")).collect();
+    let clean = build(scratch, selection)?;
     // All clean runs come first: a build with a defect replaces the program that was built without.
     let clean_runs: Vec<CleanRun<'_>> = defects
         .iter()
@@ -154,7 +154,7 @@ fn with_defect(
         scratch.restore()?;
         return Ok(Verdict::DoesNotApply);
     }
-    let built = test_binary::build(scratch.workspace(), &target.selection());
+    let built = build(scratch, target.selection());
     let verdict = match built {
         Err(failure) => {
             eprintln!("{failure}");
@@ -162,6 +162,8 @@ fn with_defect(
         }
         Ok(binaries) => match binaries.iter().find(|binary| binary.target() == target) {
             None => Verdict::TestMissing,
+            // A program runs no test of a name that it does not have, and is content.
+            Some(binary) if !binary.tests()?.iter().any(|name| name == test) => Verdict::TestMissing,
             Some(binary) => match binary.run(test, 0, LIMIT, &scratch.log())? {
                 Ended::TimedOut => Verdict::CaughtByHanging,
                 ended if passed(ended) => Verdict::NotCaught,
@@ -171,6 +173,12 @@ fn with_defect(
     };
     scratch.restore()?;
     Ok(verdict)
+}
+
+/// Builds test programs with every feature: without, what a defect is in may not be there at all.
+fn build(scratch: &Scratch<'_>, mut selection: Vec<String>) -> Result<Vec<TestBinary>, Failure> {
+    selection.push("--all-features".to_owned());
+    test_binary::build(scratch.workspace(), &selection)
 }
 
 /// The one test program of the crate that holds the defect's test, and the test's full name.
