@@ -18,7 +18,7 @@ use crate::pending::{Door, Patience, Refused};
 use crate::progress::ProgressLane;
 use crate::rounds::Rounds;
 use crate::session::Handle;
-use crate::shared::{Entry, Farewell, Shared};
+use crate::shared::{Entry, Farewell, Keeps, Shared};
 use crate::slot::{Ended, Found, Sending, Show, Slot};
 
 /// A call in progress: a future of its result.
@@ -189,7 +189,8 @@ impl RawCall {
         rounds.gather(&self.handle, &self.method, required)?;
         let slot = Arc::new(Slot::default());
         let wants_progress = progress.is_some();
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps_permit: true, wants_progress, started };
+        let entry =
+            Entry { slot: Arc::clone(&slot), permit, keeps: Keeps::ForNextRound, wants_progress, started };
         let id = self.handle.shared.ids.next();
         let taken_in = self.handle.shared.table().insert(id, entry, rounds.patience(), Door::Again);
         match taken_in {
@@ -274,13 +275,17 @@ impl Start {
         request.mirrored = mirrored;
         let slot = Arc::new(Slot::new(sending(&handle.shared, request)));
         let door = if matches!(pass, Pass::Session) { Door::Session } else { Door::Gate };
-        let keeps_permit = rounds.is_some() || matches!(pass, Pass::GateAndBack(_));
+        let keeps = match pass {
+            Pass::GateAndBack(_) => Keeps::ForNextPage,
+            _ if rounds.is_some() => Keeps::ForNextRound,
+            _ => Keeps::Nothing,
+        };
         let permit = match pass {
             Pass::Session => None,
             Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
         };
         let wants_progress = progress.is_some();
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps_permit, wants_progress, started };
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started };
         let taken_in = handle.shared.table().insert(id, entry, patience, door);
         match taken_in {
             Ok(timer) => handle.shared.wake_driver(timer),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use futures_util::task::AtomicWaker;
 use mcp_proto::{Payload, ProtocolVersion, Redactor, RequestId};
 use mcp_transport::{Closed, Dispatch, Outbound, Transport};
+use memchr::memmem;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -44,9 +45,35 @@ pub(crate) struct Shared {
 pub(crate) struct Entry {
     pub(crate) slot: Arc<Slot>,
     pub(crate) permit: Option<Permit>,
-    pub(crate) keeps_permit: bool,
+    pub(crate) keeps: Keeps,
     pub(crate) wants_progress: bool,
     pub(crate) started: Instant,
+}
+
+/// For what an answered call keeps its permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// For the next page of a list.
+    ForNextPage,
+    /// For a further round, should the answer ask for input.
+    ForNextRound,
+    /// It is free at once.
+    Nothing,
+}
+
+impl Keeps {
+    /// Whether the permit stays with a call of this answer.
+    ///
+    /// A further round is known for certain only where the result is read. Here its type is searched
+    /// for: who has it in some text keeps a permit until then, and only who writes it with escapes
+    /// goes on without one.
+    fn hold(self, result: &Payload) -> bool {
+        match self {
+            Self::ForNextPage => true,
+            Self::ForNextRound => memmem::find(result.as_bytes(), b"input_required").is_some(),
+            Self::Nothing => false,
+        }
+    }
 }
 
 /// Whether the server can still be told anything when a session ends.
@@ -98,9 +125,9 @@ impl Shared {
 
     /// Ends a call that was taken out of the table with an answer.
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
-        let Entry { slot, permit, keeps_permit, .. } = entry;
-        // Without a further page to fetch, the permit is free before the caller can see the answer.
-        let permit = permit.filter(|_| keeps_permit && result.is_ok());
+        let Entry { slot, permit, keeps, .. } = entry;
+        // With nothing further to send, the permit is free before the caller can see the answer.
+        let permit = permit.filter(|_| result.as_ref().is_ok_and(|result| keeps.hold(result)));
         slot.end(Ended { result, permit });
     }
 

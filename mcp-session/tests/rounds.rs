@@ -524,6 +524,34 @@ async fn a_permit_is_kept_through_all_rounds_and_a_retracted_session_finishes_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn i9_the_permit_of_a_call_that_is_over_is_free_before_anybody_looks() {
+    let it = modern_served_by(&Desk::new()).await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 8);
+    let live = gate.enter(soon()).await.unwrap();
+    let mut call = ByHand::new(live.call(tool(), CallOptions::default()));
+    assert!(call.poll().is_pending());
+    let first = it.peer.expect("tools/call").await;
+    it.peer.respond(first.id(), asking("now")).await;
+    settle().await;
+    assert_eq!(gate.in_flight(), 1, "a further round needs it");
+    assert!(call.poll().is_pending());
+    let second = it.peer.expect("tools/call").await;
+    it.peer.respond(second.id(), said("done")).await;
+    settle().await;
+    assert_eq!(gate.in_flight(), 0);
+    assert!(matches!(call.poll(), Poll::Ready(Ok(_))));
+    // A text that only looks like it keeps the permit until the result is read, and no longer.
+    let live = gate.enter(soon()).await.unwrap();
+    let mut call = ByHand::new(live.call(tool(), CallOptions::default()));
+    assert!(call.poll().is_pending());
+    let request = it.peer.expect("tools/call").await;
+    it.peer.respond(request.id(), said("input_required")).await;
+    settle().await;
+    assert!(matches!(call.poll(), Poll::Ready(Ok(_))));
+    assert_gate_quiescent(&gate);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_table_does_not_break_a_call_between_two_rounds() {
     let desk = Desk::new();
     let options = SessionOptions::default().with_handler(Arc::clone(&desk) as _).with_max_pending(1);
