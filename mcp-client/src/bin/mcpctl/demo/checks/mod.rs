@@ -105,6 +105,8 @@ pub(super) async fn call(actor: &Actor<'_>) -> Check {
     actor.stage.wiring.double_requests(true);
     let answer = actor.echo(HEALTHY, "hello", CALL).await;
     actor.stage.wiring.double_requests(false);
+    // It reads in order: once it has run this, everything that was sent with the call has shown.
+    actor.echo(HEALTHY, "no more", CALL).await;
     let seen = actor.stage.transcript(HEALTHY);
     let lists = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
     let listed = lists.iter().filter(|method| seen.count(method) > 0).count();
