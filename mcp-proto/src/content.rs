@@ -3,10 +3,12 @@ use std::borrow::Cow;
 use serde::de::{Deserializer, Error as _};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::message::message;
 use crate::open_enum::open_enum;
-use crate::raw_json::RawJson;
+use crate::payload::decode;
+use crate::raw_json::{RawJson, kind_of};
 use crate::resources::{Resource, ResourceContents};
 use crate::version::ProtocolVersion;
 use crate::versioned::{NotInVersion, Versioned};
@@ -244,25 +246,26 @@ impl Serialize for Content {
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Not serde's tagged enum: that one buffers the block as a tree, which loses raw values.
-        let raw = RawJson::deserialize(deserializer)?;
-        if !raw.is_object() {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let (text, other) = (raw.get(), || Self::Other(raw.to_owned().into()));
+        if !text.starts_with('{') {
             return Err(D::Error::custom("a content block must be an object"));
         }
-        let read = match raw.kind().as_deref() {
-            Some("audio") => raw.decode().map(Self::Audio),
-            Some("image") => raw.decode().map(Self::Image),
-            Some("resource") => raw.decode().map(Self::Resource),
-            Some("resource_link") => raw.decode().map(|link| Self::ResourceLink(Box::new(link))),
-            Some("text") => raw.decode().map(Self::Text),
-            Some("tool_result") => raw.decode().map(Self::ToolResult),
-            Some("tool_use") => raw.decode().map(Self::ToolUse),
-            _ => return Ok(Self::Other(raw)),
+        let read = match kind_of(text).as_deref() {
+            Some("audio") => decode(text).map(Self::Audio),
+            Some("image") => decode(text).map(Self::Image),
+            Some("resource") => decode(text).map(Self::Resource),
+            Some("resource_link") => decode(text).map(|link| Self::ResourceLink(Box::new(link))),
+            Some("text") => decode(text).map(Self::Text),
+            Some("tool_result") => decode(text).map(Self::ToolResult),
+            Some("tool_use") => decode(text).map(Self::ToolUse),
+            _ => return Ok(other()),
         };
         match read {
             // Its texts or numbers have no meaning at all (a lone surrogate): that is no odd block but
             // a broken message.
             Err(error) if error.is_syntax() => Err(D::Error::custom(error)),
-            read => Ok(read.unwrap_or(Self::Other(raw))),
+            read => Ok(read.unwrap_or_else(|_| other())),
         }
     }
 }

@@ -1,16 +1,12 @@
 use bytes::Bytes;
-use memchr::memchr2;
-use serde_json::value::RawValue;
 
 use crate::error::ErrorObject;
 use crate::id::RequestId;
 use crate::members::{Batch, Id, Members};
 use crate::method::Method;
-use crate::payload::{MAX_DEPTH, Payload};
+use crate::payload::Payload;
+use crate::scan::ScanFault;
 use crate::sniff::sniff_id;
-
-/// A text shorter than this cannot nest deeper than [`MAX_DEPTH`]: each level takes two bytes.
-const SHALLOW_LENGTH: usize = 2 * (MAX_DEPTH + 1);
 
 /// One JSON-RPC message, its payloads still undecoded.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,9 +93,8 @@ pub(crate) const MAX_BATCH: usize = 100;
 
 /// Reads one frame: one pass over the bytes, payloads stay slices of `frame`.
 ///
-/// A response with a number as its id costs no allocation but the few bytes in which serde_json
-/// tracks the nesting of a payload; a text as id and an unknown method cost one each. A member that
-/// is repeated makes the frame invalid. Frames of 256 bytes and more are first checked for depth.
+/// A response with a number as its id costs no allocation; a text as id and an unknown method cost one
+/// each. A member that is repeated makes the frame invalid.
 ///
 /// # Errors
 ///
@@ -109,40 +104,38 @@ pub(crate) const MAX_BATCH: usize = 100;
 ///
 /// JSON-RPC 2.0, sections 4 to 6; MCP 2026-07-28, basic.
 pub fn parse_frame(frame: &Bytes) -> Result<Frame, EnvelopeError> {
-    let fail = |fault| EnvelopeError { id: sniff_id(frame), fault };
-    if frame.len() >= SHALLOW_LENGTH && nests_too_deep(frame) {
-        return Err(fail(EnvelopeFault::TooDeep));
+    let text = std::str::from_utf8(frame).map_err(|error| {
+        let fault = EnvelopeFault::malformed(frame, error.valid_up_to());
+        EnvelopeError { id: sniff_id(frame), fault }
+    })?;
+    if !text.trim_ascii_start().starts_with('[') {
+        return parse_message(frame, text).map(Frame::Single);
     }
-    if frame.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        let batch: Batch<'_> =
-            serde_json::from_slice(frame).map_err(|error| fail(EnvelopeFault::malformed(&error)))?;
-        if batch.length == 0 || batch.length > MAX_BATCH {
-            return Err(EnvelopeError { id: None, fault: EnvelopeFault::BatchSize(batch.length) });
-        }
-        let read = |entry: &&RawValue| parse_message(&frame.slice_ref(entry.get().as_bytes()));
-        return Ok(Frame::Batch(batch.entries.iter().map(read).collect()));
+    let batch = Batch::read(text).map_err(|fault| {
+        let fault = EnvelopeFault::of(frame, fault);
+        EnvelopeError { id: None, fault }
+    })?;
+    if batch.length == 0 || batch.length > MAX_BATCH {
+        return Err(EnvelopeError { id: None, fault: EnvelopeFault::BatchSize(batch.length) });
     }
-    parse_message(frame).map(Frame::Single)
+    let read = |entry: &&str| parse_message(&frame.slice_ref(entry.as_bytes()), entry);
+    Ok(Frame::Batch(batch.entries.iter().map(read).collect()))
 }
 
-fn parse_message(frame: &Bytes) -> Result<Message, EnvelopeError> {
+/// Reads one message: the bytes of `frame`, which are `text`.
+fn parse_message(frame: &Bytes, text: &str) -> Result<Message, EnvelopeError> {
     let fail = |fault| EnvelopeError { id: sniff_id(frame), fault };
-    let members: Members<'_> =
-        serde_json::from_slice(frame).map_err(|error| fail(EnvelopeFault::malformed(&error)))?;
+    let members = Members::read(text).map_err(|fault| fail(EnvelopeFault::of(frame, fault)))?;
     if !members.is_version_2 {
         return Err(fail(EnvelopeFault::Version));
     }
-    let payload = |raw: &RawValue| Payload::from_checked(frame.slice_ref(raw.get().as_bytes()));
-    let params = |raw: Option<&RawValue>| match raw {
-        None => Payload::EMPTY,
-        Some(raw) if raw.get() == "null" => Payload::EMPTY,
-        Some(raw) => payload(raw),
-    };
+    let payload = |raw: &str| Payload::from_checked(frame.slice_ref(raw.as_bytes()));
+    let params = |raw: Option<&str>| raw.filter(|raw| *raw != "null").map_or(Payload::EMPTY, payload);
     // `null` beside the other member of a response is common among sloppy servers and says nothing.
     let (result, error) = match (members.result, members.error) {
-        (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
-        (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),
-        (result, error) => (result, error.filter(|error| error.get() != "null")),
+        (Some(result), Some("null")) => (Some(result), None),
+        (Some("null"), Some(error)) => (None, Some(error)),
+        (result, error) => (result, error.filter(|error| *error != "null")),
     };
     match (members.method, members.id, result, error) {
         (Some(method), Id::Read(id), None, None) => {
@@ -162,53 +155,33 @@ fn parse_message(frame: &Bytes) -> Result<Message, EnvelopeError> {
 }
 
 /// Reads an error object, however odd: a call must end with an error even if that error is malformed.
-fn read_error(raw: &RawValue) -> ErrorObject {
-    crate::payload::decode(raw.get()).unwrap_or_else(|_| {
+fn read_error(raw: &str) -> ErrorObject {
+    crate::payload::decode(raw).unwrap_or_else(|_| {
         ErrorObject::new(crate::code::INTERNAL_ERROR, "the server sent a malformed error")
     })
 }
 
-/// Counts brackets outside texts. Malformed JSON may be miscounted; the parser then rejects it.
-fn nests_too_deep(text: &[u8]) -> bool {
-    let mut depth = 0_usize;
-    let mut rest = text;
-    while let Some((byte, behind)) = rest.split_first() {
-        rest = behind;
-        match byte {
-            b'[' | b'{' => {
-                depth += 1;
-                if depth > MAX_DEPTH {
-                    return true;
-                }
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b'"' => rest = behind_text(behind),
-            _ => {}
-        }
-    }
-    false
-}
-
-/// What follows the closing quote of the text that `rest` begins within; nothing if it is not closed.
-fn behind_text(mut rest: &[u8]) -> &[u8] {
-    while let Some(found) = memchr2(b'"', b'\\', rest) {
-        if rest.get(found) == Some(&b'"') {
-            return rest.get(found + 1..).unwrap_or_default();
-        }
-        rest = rest.get(found + 2..).unwrap_or_default();
-    }
-    &[]
-}
-
 impl EnvelopeFault {
-    fn malformed(error: &serde_json::Error) -> Self {
-        Self::Malformed { line: error.line(), column: error.column() }
+    fn of(frame: &[u8], fault: ScanFault) -> Self {
+        match fault {
+            ScanFault::Malformed(at) => Self::malformed(frame, at),
+            ScanFault::TooDeep => Self::TooDeep,
+        }
+    }
+
+    /// `at` bytes from the beginning of `frame`.
+    fn malformed(frame: &[u8], at: usize) -> Self {
+        let before = frame.get(..at).unwrap_or(frame);
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
+        Self::Malformed { line, column }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::payload::MAX_DEPTH;
 
     fn parse(text: &str) -> Result<Message, EnvelopeError> {
         match parse_frame(&Bytes::copy_from_slice(text.as_bytes()))? {
@@ -314,9 +287,6 @@ mod tests {
                 assert_eq!(nested(&text, MAX_DEPTH).unwrap_err().fault, EnvelopeFault::TooDeep, "{text}");
             }
         }
-        assert!(nests_too_deep("[".repeat(MAX_DEPTH + 1).as_bytes()));
-        let unclosed = format!("\"{}", "[".repeat(MAX_DEPTH + 1));
-        assert!(!nests_too_deep(unclosed.as_bytes()) && !nests_too_deep(br#""\"#));
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod result_type;
 mod roots;
 mod rule;
 mod sampling;
+mod scan;
 mod secret;
 mod server_request;
 pub mod skills;

@@ -1,11 +1,9 @@
-use std::fmt;
-
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 use crate::envelope::MAX_BATCH;
 use crate::id::RequestId;
 use crate::method::Method;
+use crate::scan::{ScanFault, Scanner};
 
 /// The `id` member of an envelope.
 #[derive(Default)]
@@ -25,90 +23,93 @@ impl Id {
     }
 }
 
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Option::<RequestId>::deserialize(deserializer).map(|id| id.map_or(Self::Null, Self::Read))
-    }
-}
-
-/// The members of an envelope, each at most once.
+/// The members of an envelope, each at most once; payloads as the texts they are.
 #[derive(Default)]
 pub(crate) struct Members<'a> {
     pub(crate) is_version_2: bool,
     pub(crate) id: Id,
     pub(crate) method: Option<Method>,
-    pub(crate) params: Option<&'a RawValue>,
-    pub(crate) result: Option<&'a RawValue>,
-    pub(crate) error: Option<&'a RawValue>,
+    pub(crate) params: Option<&'a str>,
+    pub(crate) result: Option<&'a str>,
+    pub(crate) error: Option<&'a str>,
 }
 
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON-RPC message")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
+impl<'a> Members<'a> {
+    /// Reads a text that must be exactly one envelope.
+    pub(crate) fn read(text: &'a str) -> Result<Self, ScanFault> {
+        let mut members = Self::default();
         let mut seen = [false; 6];
-        while let Some(key) = map.next_key::<Key>()? {
+        let mut scanner = Scanner::new(text);
+        scanner.skip_blanks();
+        let mut has_more = scanner.open_object()?;
+        while has_more {
+            let key = Key::of(scanner.name()?).ok_or(scanner.malformed())?;
             if seen.get_mut(key as usize).is_some_and(|seen| std::mem::replace(seen, true)) {
-                return Err(de::Error::custom("a member is repeated"));
+                return Err(scanner.malformed());
             }
+            let value = scanner.value()?;
             match key {
-                Key::JsonRpc => members.is_version_2 = map.next_value::<&RawValue>()?.get() == "\"2.0\"",
-                Key::Id => members.id = map.next_value()?,
+                Key::JsonRpc => members.is_version_2 = value == "\"2.0\"",
+                Key::Id => members.id = read_id(value).ok_or(scanner.malformed())?,
                 // Servers that write all members of a union write `null` here in their answers.
-                Key::Method => members.method = map.next_value::<Option<MethodName>>()?.map(|name| name.0),
-                Key::Params => members.params = Some(map.next_value()?),
-                Key::Result => members.result = Some(map.next_value()?),
-                Key::Error => members.error = Some(map.next_value()?),
-                // Not skipped but read raw, which checks that it is UTF-8 like the rest of the frame.
-                Key::Other => drop(map.next_value::<&RawValue>()?),
+                Key::Method if value == "null" => {}
+                Key::Method => members.method = Some(read_method(value).ok_or(scanner.malformed())?),
+                Key::Params => members.params = Some(value),
+                Key::Result => members.result = Some(value),
+                Key::Error => members.error = Some(value),
+                Key::Other => {}
             }
+            has_more = scanner.next_member()?;
         }
-        Ok(members)
+        if scanner.is_at_end() { Ok(members) } else { Err(scanner.malformed()) }
+    }
+}
+
+fn read_id(value: &str) -> Option<Id> {
+    if value == "null" {
+        return Some(Id::Null);
+    }
+    let plain = value.parse().ok().map(RequestId::Number);
+    plain.or_else(|| serde_json::from_str(value).ok()).map(Id::Read)
+}
+
+fn read_method(value: &str) -> Option<Method> {
+    meaning(value).map(|name| Method::from_wire(&name))
+}
+
+/// What a text in quotes means; `None` if it is no text, or has a lone surrogate.
+fn meaning(value: &str) -> Option<Cow<'_, str>> {
+    let inner = value.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str(value).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
     }
 }
 
 /// The entries of a batch, kept up to the limit and counted beyond it.
 #[derive(Default)]
 pub(crate) struct Batch<'a> {
-    pub(crate) entries: Vec<&'a RawValue>,
+    pub(crate) entries: Vec<&'a str>,
     pub(crate) length: usize,
 }
 
-impl<'de> Deserialize<'de> for Batch<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct BatchVisitor;
-        impl<'de> Visitor<'de> for BatchVisitor {
-            type Value = Batch<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a batch of JSON-RPC messages")
+impl<'a> Batch<'a> {
+    /// Reads a text that must be exactly one array.
+    pub(crate) fn read(text: &'a str) -> Result<Self, ScanFault> {
+        let mut batch = Self::default();
+        let mut scanner = Scanner::new(text);
+        scanner.skip_blanks();
+        let mut has_more = scanner.open_array()?;
+        while has_more {
+            let entry = scanner.value()?;
+            batch.length += 1;
+            if batch.length <= MAX_BATCH {
+                batch.entries.push(entry);
             }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Batch<'de>, A::Error> {
-                let mut batch = Batch::default();
-                while let Some(entry) = seq.next_element()? {
-                    batch.length += 1;
-                    if batch.length <= MAX_BATCH {
-                        batch.entries.push(entry);
-                    }
-                }
-                Ok(batch)
-            }
+            has_more = scanner.next_entry()?;
         }
-        deserializer.deserialize_seq(BatchVisitor)
+        if scanner.is_at_end() { Ok(batch) } else { Err(scanner.malformed()) }
     }
 }
 
@@ -123,48 +124,16 @@ enum Key {
     Other,
 }
 
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-        impl Visitor<'_> for KeyVisitor {
-            type Value = Key;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a member name")
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<Key, E> {
-                Ok(match name {
-                    "jsonrpc" => Key::JsonRpc,
-                    "id" => Key::Id,
-                    "method" => Key::Method,
-                    "params" => Key::Params,
-                    "result" => Key::Result,
-                    "error" => Key::Error,
-                    _ => Key::Other,
-                })
-            }
-        }
-        deserializer.deserialize_identifier(KeyVisitor)
-    }
-}
-
-struct MethodName(Method);
-
-impl<'de> Deserialize<'de> for MethodName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl Visitor<'_> for NameVisitor {
-            type Value = MethodName;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a method name")
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<MethodName, E> {
-                Ok(MethodName(Method::from_wire(name)))
-            }
-        }
-        deserializer.deserialize_str(NameVisitor)
+impl Key {
+    fn of(name: &str) -> Option<Self> {
+        meaning(name).map(|name| match name.as_ref() {
+            "jsonrpc" => Self::JsonRpc,
+            "id" => Self::Id,
+            "method" => Self::Method,
+            "params" => Self::Params,
+            "result" => Self::Result,
+            "error" => Self::Error,
+            _ => Self::Other,
+        })
     }
 }

@@ -2,12 +2,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-use memchr::memmem;
+use memchr::{memchr_iter, memmem};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::payload::DecodeError;
+
+/// Up to how many bytes a block counts as short.
+const SHORT_BLOCK: usize = 512;
 
 /// One JSON value inside a message that nobody has asked to see typed, kept as its text.
 ///
@@ -68,15 +71,19 @@ impl RawJson {
 impl RawJson {
     /// The member `type` of an object that is one of several kinds.
     pub(crate) fn kind(&self) -> Option<Cow<'_, str>> {
-        #[derive(Deserialize)]
-        struct Kind {
-            #[serde(rename = "type")]
-            kind: String,
-        }
-        leading_kind(self.get())
-            .map(Cow::Borrowed)
-            .or_else(|| self.decode::<Kind>().ok().map(|read| Cow::Owned(read.kind)))
+        kind_of(self.get())
     }
+}
+
+/// The `type` member of an object, where there is one.
+pub(crate) fn kind_of(object: &str) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    let read = || crate::payload::decode::<Kind>(object).ok().map(|read| Cow::Owned(read.kind));
+    leading_kind(object).map(Cow::Borrowed).or_else(read)
 }
 
 impl From<Box<RawValue>> for RawJson {
@@ -120,6 +127,17 @@ fn leading_kind(object: &str) -> Option<&str> {
     let member = object.strip_prefix('{')?.trim_ascii_start().strip_prefix("\"type\"")?;
     let value = member.trim_ascii_start().strip_prefix(':')?.trim_ascii_start();
     let (kind, rest) = value.strip_prefix('"')?.split_once('"')?;
-    let is_plain = !kind.contains('\\') && memmem::find(rest.as_bytes(), b"\"type\"").is_none();
+    let is_plain = !kind.contains('\\') && !names_type(rest.as_bytes());
     is_plain.then_some(kind)
+}
+
+/// Whether `"type"` is somewhere in `text`. A search for it is dear to prepare; short texts are looked
+/// through for its rarest letter.
+fn names_type(text: &[u8]) -> bool {
+    const NAME: &[u8] = b"\"type\"";
+    if text.len() > SHORT_BLOCK {
+        return memmem::find(text, NAME).is_some();
+    }
+    memchr_iter(b'y', text)
+        .any(|at| text.get(at.saturating_sub(2)..).is_some_and(|text| text.starts_with(NAME)))
 }

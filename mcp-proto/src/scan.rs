@@ -1,0 +1,421 @@
+use memchr::memchr2;
+
+use crate::payload::MAX_DEPTH;
+
+/// From how many bytes on the end of a text is searched for with the widest means of the processor,
+/// which are dear to begin with.
+const LONG_TEXT: usize = 128;
+
+/// Why a text is no JSON, and where: so many bytes from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScanFault {
+    Malformed(usize),
+    TooDeep,
+}
+
+/// Reads forward through one JSON text, and checks each byte it passes.
+///
+/// Values are found, not read: numbers may be beyond every type and texts may hold lone surrogates, as
+/// long as they follow the grammar. Nothing is allocated, and nothing nests deeper than the limit.
+///
+/// # Source
+///
+/// RFC 8259.
+#[derive(Debug)]
+pub(crate) struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+    /// One bit for each open level, the innermost last: whether it is an object.
+    objects: u128,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, depth: 0, objects: 0 }
+    }
+
+    /// The value that comes next, without the blanks around it.
+    pub(crate) fn value(&mut self) -> Result<&'a str, ScanFault> {
+        self.skip_blanks();
+        let (start, outside) = (self.at, self.depth);
+        loop {
+            self.skip_blanks();
+            let is_open = match self.peek() {
+                Some(b'{') => self.open_object()? && self.skip_name().map(|()| true)?,
+                Some(b'[') => self.open_array()?,
+                Some(b'"') => self.string().map(|()| false)?,
+                Some(b'-' | b'0'..=b'9') => self.number().map(|()| false)?,
+                Some(b't') => self.word("true").map(|()| false)?,
+                Some(b'f') => self.word("false").map(|()| false)?,
+                Some(b'n') => self.word("null").map(|()| false)?,
+                _ => return Err(self.malformed()),
+            };
+            if !is_open && !self.go_on(outside)? {
+                return self.text.get(start..self.at).ok_or_else(|| self.malformed());
+            }
+        }
+    }
+
+    /// Goes to the next value inside what was opened beyond the level `outside`; `false` when all of it
+    /// has been closed.
+    fn go_on(&mut self, outside: usize) -> Result<bool, ScanFault> {
+        while self.depth > outside {
+            if self.is_in_object() {
+                if self.next_member()? {
+                    self.skip_name()?;
+                    return Ok(true);
+                }
+            } else if self.next_entry()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Enters an object; `false` when it is empty, and left at once.
+    pub(crate) fn open_object(&mut self) -> Result<bool, ScanFault> {
+        self.open(b'{', 1)?;
+        Ok(!self.is_closed_by(b'}'))
+    }
+
+    /// Enters an array; `false` when it is empty, and left at once.
+    pub(crate) fn open_array(&mut self) -> Result<bool, ScanFault> {
+        self.open(b'[', 0)?;
+        Ok(!self.is_closed_by(b']'))
+    }
+
+    /// Goes behind the comma after a member; `false` when the object is left instead.
+    pub(crate) fn next_member(&mut self) -> Result<bool, ScanFault> {
+        self.next(b'}')
+    }
+
+    /// Goes behind the comma after an entry; `false` when the array is left instead.
+    pub(crate) fn next_entry(&mut self) -> Result<bool, ScanFault> {
+        self.next(b']')
+    }
+
+    /// The name of a member with its quotes; the value comes next.
+    pub(crate) fn name(&mut self) -> Result<&'a str, ScanFault> {
+        self.skip_blanks();
+        let start = self.at;
+        self.string()?;
+        let name = self.since(start)?;
+        self.skip_blanks();
+        self.take(b':')?;
+        Ok(name)
+    }
+
+    /// Whether nothing but blanks is left.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        self.skip_blanks();
+        self.at == self.text.len()
+    }
+
+    /// The byte that comes next.
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    pub(crate) fn skip_blanks(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    pub(crate) fn malformed(&self) -> ScanFault {
+        ScanFault::Malformed(self.at)
+    }
+
+    fn open(&mut self, bracket: u8, object: u128) -> Result<(), ScanFault> {
+        self.take(bracket)?;
+        self.depth += 1;
+        self.objects = self.objects << 1 | object;
+        if self.depth > MAX_DEPTH { Err(ScanFault::TooDeep) } else { Ok(()) }
+    }
+
+    fn is_in_object(&self) -> bool {
+        self.objects & 1 == 1
+    }
+
+    fn is_closed_by(&mut self, bracket: u8) -> bool {
+        self.skip_blanks();
+        let is_closed = self.peek() == Some(bracket);
+        if is_closed {
+            self.at += 1;
+            self.depth -= 1;
+            self.objects >>= 1;
+        }
+        is_closed
+    }
+
+    fn next(&mut self, bracket: u8) -> Result<bool, ScanFault> {
+        if self.is_closed_by(bracket) {
+            return Ok(false);
+        }
+        self.take(b',').map(|()| true)
+    }
+
+    fn take(&mut self, expected: u8) -> Result<(), ScanFault> {
+        if self.peek() != Some(expected) {
+            return Err(self.malformed());
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), ScanFault> {
+        if !self.rest().starts_with(word.as_bytes()) {
+            return Err(self.malformed());
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), ScanFault> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// One digit or more.
+    fn digits(&mut self) -> Result<(), ScanFault> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.malformed()) } else { Ok(()) }
+    }
+
+    fn skip_name(&mut self) -> Result<(), ScanFault> {
+        self.skip_blanks();
+        self.string()?;
+        self.skip_blanks();
+        self.take(b':')
+    }
+
+    /// A text with its quotes.
+    fn string(&mut self) -> Result<(), ScanFault> {
+        self.take(b'"')?;
+        loop {
+            self.at += plain_length(self.rest());
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                _ => return Err(self.malformed()),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), ScanFault> {
+        let length = match self.rest() {
+            [_, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => 2,
+            [_, b'u', digits @ ..]
+                if digits.get(..4).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit)) =>
+            {
+                6
+            }
+            _ => return Err(self.malformed()),
+        };
+        self.at += length;
+        Ok(())
+    }
+
+    fn since(&self, start: usize) -> Result<&'a str, ScanFault> {
+        self.text.get(start..self.at).ok_or_else(|| self.malformed())
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.text.as_bytes().get(self.at..).unwrap_or_default()
+    }
+}
+
+/// How many bytes of `rest` are in a text neither its end nor an escape nor a fault.
+fn plain_length(rest: &[u8]) -> usize {
+    let near = plain_words(rest.get(..LONG_TEXT).unwrap_or(rest));
+    if near < LONG_TEXT {
+        return near;
+    }
+    let far = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+    let plain = rest.get(..far).unwrap_or(rest);
+    // The smallest byte of many is found at once; only the block that has one too small is looked into.
+    let is_free = |block: &&[u8; 64]| block.iter().fold(u8::MAX, |least, byte| least.min(*byte)) >= 0x20;
+    let free = plain.as_chunks::<64>().0.iter().take_while(is_free).count() * 64;
+    let fault = plain.get(free..).and_then(|last| last.iter().position(|byte| *byte < 0x20));
+    fault.map_or(far, |fault| free + fault)
+}
+
+/// As [`plain_length`], eight bytes at a time.
+fn plain_words(rest: &[u8]) -> usize {
+    let (words, tail) = rest.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            let before = usize::try_from(special.trailing_zeros() / 8).unwrap_or_default();
+            return index * 8 + before;
+        }
+    }
+    let in_tail = tail.iter().position(|byte| is_special(*byte));
+    words.len() * 8 + in_tail.unwrap_or(tail.len())
+}
+
+fn is_special(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// A word whose lowest bit that is set lies in the first byte of `word` that is special; 0 if none is.
+///
+/// Subtracting borrows from the bytes above one that is special, never from those below.
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
+    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, 0x20) | is(b'"') | is(b'\\')) & HIGH
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    /// The one value that `text` is, if it is one.
+    fn whole(text: &str) -> Result<&str, ScanFault> {
+        let mut scanner = Scanner::new(text);
+        let value = scanner.value()?;
+        if scanner.is_at_end() { Ok(value) } else { Err(scanner.malformed()) }
+    }
+
+    #[track_caller]
+    fn assert_as_serde(text: &str) {
+        let expected = serde_json::from_str::<&RawValue>(text).map(RawValue::get).ok();
+        assert_eq!(whole(text).ok(), expected, "{text:?}");
+    }
+
+    #[test]
+    fn the_grammar_is_that_of_json() {
+        for text in [
+            "",
+            " ",
+            "null",
+            "nul",
+            "nulls",
+            "true",
+            "false",
+            "0",
+            "-0",
+            "-",
+            "00",
+            "01",
+            "1.",
+            ".1",
+            "1.0",
+            "1e",
+            "1e+",
+            "1e-9",
+            "1E400",
+            "+1",
+            "1 ",
+            "\t1\r\n",
+            "1 2",
+            "\"\"",
+            "\"",
+            "\"a",
+            "\"\\\"",
+            "\"\\n\\u12aF\"",
+            "\"\\u12g4\"",
+            "\"\\u12\"",
+            "\"\\x\"",
+            "\"\\ud800\"",
+            "\"a\tb\"",
+            "\"\u{7f}é\"",
+            "[]",
+            "[ ]",
+            "[,]",
+            "[1,]",
+            "[1 2]",
+            "[1,2]",
+            "[[],{}]",
+            "[}",
+            "{]",
+            "{}",
+            "{ }",
+            "{,}",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1}",
+            "{\"a\":1,}",
+            "{\"a\":1 \"b\":2}",
+            "{ \"a\" : [ 1 , {} ] , \"a\" : null }",
+            "{1:2}",
+            "{\"a\":1}}",
+            "[[1]",
+            "nan",
+            "'a'",
+            "\u{feff}1",
+            "// 1",
+        ] {
+            assert_as_serde(text);
+        }
+    }
+
+    #[test]
+    fn texts_of_any_length_end_where_they_end() {
+        for length in (0..40).chain(110..220) {
+            for special in ["", "\\\"", "\\\\", "\\u0041", "é", "\u{1f}", "\n", "\\"] {
+                for behind in [0, 1, 40] {
+                    let text = format!("[\"{}{special}{}\",0]", "x".repeat(length), "y".repeat(behind));
+                    assert_as_serde(&text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn f103_nesting_is_limited() {
+        let nested = |levels: usize| format!("{}0{}", "[{\"a\":".repeat(levels), "}]".repeat(levels));
+        assert!(whole(&nested(63)).is_ok());
+        assert_eq!(whole(&nested(64)), Err(ScanFault::TooDeep));
+        let arrays = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(whole(&arrays(127)).is_ok());
+        assert_eq!(whole(&arrays(128)), Err(ScanFault::TooDeep));
+        assert_eq!(whole(&"[".repeat(1_000_000)), Err(ScanFault::TooDeep));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_judged_as_serde_judges_it(text in r#"[{}\[\]",:\\ \n0-9eE+.a-fntrulsé-]{0,30}"#) {
+            assert_as_serde(&text);
+        }
+
+        #[test]
+        fn what_is_nearly_json_is_judged_as_serde_judges_it(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "{", "}", "[", "]", ":", ",", "\"a\"", "\"\\n\"", "\"", "\\u00e9", "1", "-0.5e3", "null", "true", " ", "{\"a\":", "[1,",
+            ]), 0..16),
+        ) {
+            assert_as_serde(&pieces.concat());
+        }
+    }
+}
