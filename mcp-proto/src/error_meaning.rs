@@ -2,6 +2,7 @@ use crate::capabilities::ClientCapabilities;
 use crate::elicitation::UrlElicitationRequired;
 use crate::error::{ErrorObject, code};
 use crate::message::message;
+use crate::negotiation::versions_in;
 use crate::version::{Era, ProtocolVersion};
 
 /// What an error of the peer says, by its code and by the version that gives the code its meaning.
@@ -84,7 +85,9 @@ impl ErrorObject {
                 ErrorMeaning::MissingClientCapability(Box::new(self.details()))
             }
             (code::UNSUPPORTED_PROTOCOL_VERSION, Era::Modern) => {
-                ErrorMeaning::UnsupportedVersion(self.details())
+                // A list in which not everything is a version is still one to choose from.
+                let supported = versions_in(self).unwrap_or_default();
+                ErrorMeaning::UnsupportedVersion(UnsupportedVersion { supported, ..self.details() })
             }
             _ => ErrorMeaning::Other,
         }
@@ -146,7 +149,7 @@ mod tests {
     #[test]
     fn details_are_typed() {
         let modern = ProtocolVersion::V2026_07_28;
-        let data = r#"{"supported":["2025-11-25"],"requested":"2026-07-28"}"#;
+        let data = r#"{"supported":[7,"2025-11-25"],"requested":"2026-07-28"}"#;
         let ErrorMeaning::UnsupportedVersion(read) = meaning(-32022, data, modern) else {
             panic!("not read")
         };

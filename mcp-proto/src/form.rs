@@ -237,6 +237,16 @@ impl FormSchema {
     pub fn lacks(&self, content: &Entries<FieldValue>) -> Vec<&str> {
         self.required.iter().map(String::as_str).filter(|name| content.get(name).is_none()).collect()
     }
+
+    /// The entries of `content` that the form does not take: values that their field refuses, and those
+    /// for which it has no field.
+    ///
+    /// An answer is valid when this and [`FormSchema::lacks`] find nothing, but for the formats of texts.
+    #[must_use]
+    pub fn refuses<'a>(&self, content: &'a Entries<FieldValue>) -> Vec<&'a str> {
+        let is_taken = |name: &str, value| self.properties.get(name).is_some_and(|field| field.takes(value));
+        content.iter().filter(|(name, value)| !is_taken(name, value)).map(|(name, _)| name).collect()
+    }
 }
 
 impl FieldSchema {
@@ -508,7 +518,11 @@ mod tests {
             serde_json::to_string(&content).unwrap(),
             r#"{"b":false,"l":"b","t":"äöü","i":42,"n":95.5,"o":"g","m":["q"],"y":[]}"#
         );
-        assert!(form.lacks(&content).is_empty());
+        assert!(form.lacks(&content).is_empty() && form.refuses(&content).is_empty());
+        let wrong: Entries<FieldValue> =
+            serde_json::from_str(r#"{"b":true,"l":"c","t":7,"i":101,"n":0.5,"?":1,"z":"","m":["p","x"]}"#)
+                .unwrap();
+        assert_eq!(form.refuses(&wrong).join(" "), "l t i ? z m");
         assert_eq!(form.lacks(&Entries::new()), ["t"]);
     }
 

@@ -45,6 +45,10 @@ message! {
 }
 
 /// Ends the legacy handshake (until 2025-11-25).
+///
+/// # Source
+///
+/// MCP 2025-11-25, basic/lifecycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Initialized {}
 

@@ -172,6 +172,21 @@ impl Method {
         .contains(self)
     }
 
+    /// The member of `params` that the header `Mcp-Name` mirrors, for the methods that have one.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic/transports/streamable-http; SEP-2663 for tasks.
+    #[must_use]
+    pub fn mirrored_member(&self) -> Option<&'static str> {
+        match self.as_str() {
+            "prompts/get" | "tools/call" => Some("name"),
+            "resources/read" => Some("uri"),
+            "tasks/cancel" | "tasks/get" | "tasks/update" => Some("taskId"),
+            _ => None,
+        }
+    }
+
     /// Whether a client may send the method in `era`; unknown methods may always be sent.
     #[must_use]
     pub fn is_sendable(&self, era: Era) -> bool {
@@ -284,6 +299,27 @@ mod tests {
                 .iter()
                 .all(|method| matches!(Method::from_wire(method.as_str()).0, Cow::Borrowed(_)))
         );
+    }
+
+    #[test]
+    fn a_request_mirrors_the_member_that_its_method_says() {
+        fn mirrors<R: crate::Request>(request: &R) {
+            let params = serde_json::to_value(request).unwrap();
+            let member = R::METHOD.mirrored_member().map(|member| params[member].as_str().unwrap());
+            assert_eq!(request.mirrored_name(), member, "{}", R::METHOD);
+        }
+        mirrors(&crate::CallTool::new("a"));
+        mirrors(&crate::GetPrompt::new("a"));
+        mirrors(&crate::ReadResource::new("a"));
+        mirrors(&crate::SubscribeResource::new("a"));
+        mirrors(&crate::ListTools::new());
+        mirrors(&crate::tasks::GetTask::new("a"));
+        mirrors(&crate::tasks::CancelTask::new("a"));
+        mirrors(&crate::tasks::UpdateTask::new("a", crate::Entries::new()));
+        mirrors(&crate::tasks::GetTaskPayload::new("a"));
+        mirrors(&crate::skills::GetSkill::new("a"));
+        let count = Method::KNOWN.iter().filter(|method| method.mirrored_member().is_some()).count();
+        assert_eq!(count, 6);
     }
 
     #[test]

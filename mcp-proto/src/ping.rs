@@ -4,7 +4,11 @@ use crate::method::Method;
 use crate::request::Request;
 use crate::versioned::Versioned;
 
-/// Asks whether the peer lives; legacy only, in both directions.
+/// Asks whether the peer lives; in both directions (until 2025-11-25).
+///
+/// # Source
+///
+/// MCP 2025-11-25, basic/utilities/ping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ping {}
 

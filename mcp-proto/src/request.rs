@@ -14,7 +14,8 @@ pub trait Request: Versioned + Clone + Serialize + Send + Sync + 'static {
     /// What a successful answer holds.
     type Result: DeserializeOwned + Send + 'static;
 
-    /// What the `Mcp-Name` header mirrors: a tool or prompt name, or a resource URI.
+    /// What the `Mcp-Name` header mirrors, see [`Method::mirrored_member`]: the name of a tool or prompt,
+    /// the address of a resource, the id of a task.
     fn mirrored_name(&self) -> Option<&str> {
         None
     }

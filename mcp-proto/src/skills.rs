@@ -176,6 +176,7 @@ mod tests {
             );
             let skill: Skill = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&skill).unwrap(), text);
+            assert_eq!(skill.resources == SkillResources::Dynamic, resources == r#""dynamic""#);
             let result: GetSkillResult = serde_json::from_str(&format!(r#"{{"skill":{text}}}"#)).unwrap();
             assert_eq!(result.skill, skill);
             let page: ListSkillsResult = serde_json::from_str(&format!(r#"{{"skills":[{text}]}}"#)).unwrap();

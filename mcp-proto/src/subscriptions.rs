@@ -30,6 +30,10 @@ message! {
 
 message! {
     /// Which changes are wanted or promised (since 2026-07-28).
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic/patterns/subscriptions.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     SubscriptionFilter {
         /// Those of the list of tools.
@@ -47,6 +51,10 @@ message! {
 
 message! {
     /// A subscription has begun; the first message of its stream (since 2026-07-28).
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic/patterns/subscriptions.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     SubscriptionAcknowledged {
         /// What the server promises to tell of what was wanted.
@@ -58,6 +66,10 @@ message! {
 
 message! {
     /// The answer to [`Listen`]: the server has ended the subscription in good order (since 2026-07-28).
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic/patterns/subscriptions.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     ListenResult {
         /// What kind of result it is.
@@ -110,6 +122,10 @@ message! {
 
 message! {
     /// The list of tools has changed; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/tools.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     ToolListChanged {
         /// Metadata, as received.
@@ -119,6 +135,10 @@ message! {
 
 message! {
     /// The list of prompts has changed; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/prompts.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     PromptListChanged {
         /// Metadata, as received.
@@ -128,6 +148,10 @@ message! {
 
 message! {
     /// The list of resources has changed; in all versions.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, server/resources.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     ResourceListChanged {
         /// Metadata, as received.

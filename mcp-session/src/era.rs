@@ -116,20 +116,19 @@ impl Agreed {
     /// What `Mcp-Name` mirrors of parameters that are not typed.
     pub(crate) fn raw_name(&self, streams: Streams, method: &Method, params: &Payload) -> Option<String> {
         #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
         struct Named {
             name: Option<String>,
+            task_id: Option<String>,
             uri: Option<String>,
         }
-        if !self.mirrors(streams) {
-            return None;
-        }
-        let named = || params.decode::<Named>().ok();
-        if *method == Method::RESOURCES_READ {
-            named()?.uri
-        } else if *method == Method::TOOLS_CALL || *method == Method::PROMPTS_GET {
-            named()?.name
-        } else {
-            None
+        let member = method.mirrored_member().filter(|_| self.mirrors(streams))?;
+        let named: Named = params.decode().ok()?;
+        match member {
+            "name" => named.name,
+            "taskId" => named.task_id,
+            "uri" => named.uri,
+            _ => None,
         }
     }
 

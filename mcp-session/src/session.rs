@@ -95,7 +95,7 @@ impl Session {
     /// Makes a call and decodes its result.
     ///
     /// One request is written, without what the agreed version lacks of it
-    /// ([`for_version`](mcp_proto::for_version)); answers may arrive in any order. The time of the call begins now:
+    /// ([`for_version`]); answers may arrive in any order. The time of the call begins now:
     /// `timeout` is how long it may go without progress, `deadline` ends it in any case; see
     /// [`CallOptions`]. Calls made here pass by every [`Gate`](crate::Gate).
     ///

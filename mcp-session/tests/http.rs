@@ -154,7 +154,9 @@ fn m79_to_m82_a_modern_session_mirrors_what_it_sends() {
         let (session, driver, connection, request) =
             handshake(&server, SessionOptions::default(), async |connection| {
                 let request = connection.request().await;
-                connection.json("200 OK", "", &result(&request, &discover_result())).await;
+                let mut discovered = discover_result();
+                discovered["capabilities"]["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+                connection.json("200 OK", "", &result(&request, &discovered)).await;
                 request
             })
             .await;
@@ -195,6 +197,19 @@ fn m79_to_m82_a_modern_session_mirrors_what_it_sends() {
         });
         read.unwrap();
         assert_eq!(request.header("mcp-name"), Some("file:///a b"));
+
+        let asked = opened.session.call_raw(
+            mcp_proto::Method::TASKS_CANCEL,
+            mcp_proto::Payload::encode(&json!({"taskId": "t 1", "name": "x"})).unwrap(),
+            CallOptions::default(),
+        );
+        let (cancelled, request) = tokio::join!(asked, async {
+            let request = opened.connection.request().await;
+            opened.connection.json("200 OK", "", &result(&request, &json!({}))).await;
+            request
+        });
+        cancelled.unwrap();
+        assert_eq!(request.header("mcp-name"), Some("t 1"));
         let meta = &request.json()["params"]["_meta"];
         assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
         opened.close().await;
