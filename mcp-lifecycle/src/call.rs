@@ -134,7 +134,7 @@ impl<'a> Path<'a> {
                 Ok(live) => live,
                 Err(refused) => return Err(self.unknown.take().map_or(refused, |error| self.explain(error))),
             };
-            let generation = live.generation();
+            let (generation, has_headers) = (live.generation(), live.session().has_headers());
             attempts += 1;
             let definitions = self.server.tool_refresh.count();
             match send(live, self.options_for_now()).await {
@@ -144,7 +144,7 @@ impl<'a> Path<'a> {
                 }
                 Err(error) => {
                     self.on_error(generation, &error);
-                    if !has_refreshed && self.misses_headers(&error) {
+                    if has_headers && !has_refreshed && self.misses_headers(&error) {
                         has_refreshed = true;
                         if self.refresh_tools(definitions).await {
                             continue;
@@ -266,7 +266,8 @@ impl<'a> Path<'a> {
     }
 
     /// Whether the server has refused the call because its headers do not fit the tool: a proxy or the
-    /// server itself knows another definition of it than this side.
+    /// server itself knows another definition of it than this side. Where there are no headers, the code
+    /// is a server's own and may mean that the call has run.
     fn misses_headers(&self, error: &mcp_session::CallError) -> bool {
         let is_mismatch =
             matches!(error, mcp_session::CallError::Peer(error) if error.code == code::HEADER_MISMATCH);

@@ -210,6 +210,25 @@ fn m86_a_call_whose_headers_stay_wrong_is_repeated_no_second_time() {
 }
 
 #[test]
+fn m86_where_there_are_no_headers_the_code_means_nothing_and_the_call_is_not_repeated() {
+    isolated(async |_| {
+        let script = ServerScript::legacy().with_tool("error", ToolBehaviour::Error(-32020));
+        let host = HttpHost::bind(script.clone(), HttpAnswers::Json).await;
+        let client = async {
+            let (supervisor, server) = start(&host.url(), ServerOptions::default());
+            server.settled(soon()).await;
+            server.call(CallTool::new("error"), CallOptions::default()).await.unwrap_err();
+            supervisor.shutdown().await;
+        };
+        tokio::select! {
+            () = client => {}
+            () = host.run() => {}
+        }
+        assert_eq!(script.log().runs("error"), 1);
+    });
+}
+
+#[test]
 fn m86_calls_that_are_refused_together_fetch_the_tools_once() {
     isolated(async |_| {
         let host = NetServer::bind().await;

@@ -132,7 +132,8 @@ impl Agreed {
         }
     }
 
-    fn mirrors(&self, streams: Streams) -> bool {
+    /// Whether the era and the transport have headers that mirror a request.
+    pub(crate) fn mirrors(&self, streams: Streams) -> bool {
         self.peer.era == Era::Modern && streams == Streams::PerRequest
     }
 

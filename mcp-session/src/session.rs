@@ -232,6 +232,12 @@ impl Session {
         self.handle.shared.counts.read()
     }
 
+    /// Whether requests are mirrored into headers: in the modern era, over HTTP.
+    #[must_use]
+    pub fn has_headers(&self) -> bool {
+        self.agreed.mirrors(self.handle.shared.transport.streams())
+    }
+
     /// The tools that are left out of `tools/list` and cannot be called, because their definitions ask
     /// for headers in a way that breaks the rules; as far as the lists read so far tell, at most 1000.
     ///
