@@ -295,7 +295,7 @@ impl Silenceable {
 #[test]
 fn f079_a_server_that_falls_silent_is_found_out_and_everything_is_asked_anew_when_it_is_back() {
     isolated(async |test| {
-        const INTERVAL: Duration = Duration::from_millis(400);
+        const INTERVAL: Duration = Duration::from_secs(1);
         let host = NetServer::bind().await;
         let keepalive = KeepaliveOptions::default()
             .with_interval(Some(INTERVAL))

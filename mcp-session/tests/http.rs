@@ -519,7 +519,7 @@ fn f078_a_call_on_a_connection_that_falls_silent_ends_with_its_time_and_the_conn
                 });
                 let (called, elapsed) = called;
                 assert!(called.unwrap_err().is_timeout(), "{head}");
-                assert!(elapsed < Duration::from_millis(250), "{head}: {elapsed:?}");
+                assert!(elapsed < Duration::from_secs(2), "{head}: {elapsed:?}");
                 unused.closed().await;
                 opened.close().await;
             }

@@ -673,7 +673,9 @@ fn f079_the_system_asks_whether_a_silent_peer_is_still_there() {
         // Columns: number, local address, remote address, state, queues, timer and when it is due.
         let peer = format!("0100007F:{port:04X}");
         let row = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let row = row.into_iter().find(|row| row[2] == peer).expect("the connection of the client");
+        // The port may have served another connection before, of which a trace is left.
+        let is_ours = |row: &Vec<&str>| row[2] == peer && row[3] == "01";
+        let row = row.into_iter().find(is_ours).expect("the connection of the client");
         let (timer, due) = row[5].split_once(':').unwrap();
         assert_eq!(timer, "02", "the keepalive timer: {row:?}");
         let due = Duration::from_millis(10) * u32::from_str_radix(due, 16).unwrap();
