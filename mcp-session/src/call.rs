@@ -187,7 +187,7 @@ impl RawCall {
         let why = UnsupportedWhy::InputRequired;
         let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
         rounds.gather(&self.handle, &self.method, required)?;
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(Slot::awaiting());
         let wants_progress = progress.is_some();
         let entry =
             Entry { slot: Arc::clone(&slot), permit, keeps: Keeps::ForNextRound, wants_progress, started };

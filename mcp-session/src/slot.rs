@@ -18,13 +18,16 @@ pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Sent, SendError>> +
 /// so a request that was given up can never slip out afterwards, also when nobody polls the call.
 /// The caller polls the send under the slot's lock, which is what makes the two exclude each other.
 ///
+/// ```text
+///   awaited ──▶ held ──▶ over    handed over
+///      └─────────┴─────▶ over    given up, or ended: a send that comes now is dropped
+/// ```
+///
 /// No other lock is taken while a slot is locked.
-#[derive(Default)]
 pub(crate) struct Slot(Mutex<State>);
 
-#[derive(Default)]
 struct State {
-    sending: Option<Sending>,
+    outgoing: Outgoing,
     /// Whether the transport has been given the request to look at.
     is_tried: bool,
     ended: Option<Ended>,
@@ -33,6 +36,16 @@ struct State {
     /// The value of the newest progress, seen or not.
     reached: Option<f64>,
     waker: Option<Waker>,
+}
+
+/// What has become of the send of a call.
+enum Outgoing {
+    /// It comes later, if the call is not given up before.
+    Awaited,
+    /// It waits to be polled, or to be polled again.
+    Held(Sending),
+    /// Nothing is sent any more.
+    Over,
 }
 
 /// How a call ended.
@@ -66,33 +79,61 @@ pub(crate) enum Show {
 }
 
 impl Slot {
+    /// The slot of a call that can be sent at once.
     pub(crate) fn new(sending: Sending) -> Self {
-        Self(Mutex::new(State { sending: Some(sending), ..State::default() }))
+        Self::with(Outgoing::Held(sending))
     }
 
-    /// Hands the send over of a slot that had none yet; a call that has ended will not look at it.
+    /// The slot of a call that is sent later, see [`send`](Self::send).
+    pub(crate) fn awaiting() -> Self {
+        Self::with(Outgoing::Awaited)
+    }
+
+    fn with(outgoing: Outgoing) -> Self {
+        Self(Mutex::new(State {
+            outgoing,
+            is_tried: false,
+            ended: None,
+            progress: None,
+            reached: None,
+            waker: None,
+        }))
+    }
+
+    /// Hands in the send that was awaited. Too late if the call was given up or has ended: then it is
+    /// dropped, and the transport never sees it.
     pub(crate) fn send(&self, sending: Sending) {
-        self.lock().sending = Some(sending);
+        let mut state = self.lock();
+        let is_awaited = matches!(state.outgoing, Outgoing::Awaited);
+        let late = if is_awaited {
+            state.outgoing = Outgoing::Held(sending);
+            None
+        } else {
+            Some(sending)
+        };
+        drop(state);
+        drop(late);
     }
 
     /// Takes the unfinished send away. From here on the request cannot be handed over any more; if it
-    /// was never tried, the transport knows nothing of it.
+    /// was never tried, the transport knows nothing of it and never will.
     pub(crate) fn stop_sending(&self) -> Tried {
         let mut state = self.lock();
-        let sending = state.sending.take();
+        let outgoing = state.outgoing.take();
         let tried = if state.is_tried { Tried::Yes } else { Tried::No };
         drop(state);
-        drop(sending);
+        drop(outgoing);
         tried
     }
 
     /// Ends the call. Only the one who took the entry out of the table may do this.
     pub(crate) fn end(&self, ended: Ended) {
         let mut state = self.lock();
-        state.sending = None;
+        let outgoing = state.outgoing.take();
         state.ended = Some(ended);
         let waker = state.waker.take();
         drop(state);
+        drop(outgoing);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -139,12 +180,15 @@ impl Slot {
             _ => state.waker = Some(cx.waker().clone()),
         }
         // Out of the slot while it is polled: a send that panics is gone, not half alive.
-        if let Some(mut sending) = state.sending.take() {
-            state.is_tried = true;
-            match sending.as_mut().poll(cx) {
-                Poll::Ready(sent) => return Poll::Ready(Found::Sent(sent)),
-                Poll::Pending => state.sending = Some(sending),
+        match state.outgoing.take() {
+            Outgoing::Held(mut sending) => {
+                state.is_tried = true;
+                match sending.as_mut().poll(cx) {
+                    Poll::Ready(sent) => return Poll::Ready(Found::Sent(sent)),
+                    Poll::Pending => state.outgoing = Outgoing::Held(sending),
+                }
             }
+            unchanged => state.outgoing = unchanged,
         }
         Poll::Pending
     }
@@ -152,6 +196,12 @@ impl Slot {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing is left half-done inside these locks, so a panic elsewhere does not matter here.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Outgoing {
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Over)
     }
 }
 
@@ -196,6 +246,29 @@ mod tests {
         assert!(matches!(poll(&slot), Poll::Ready(Found::Ended(_))));
         assert!(poll(&slot).is_pending(), "it ends once");
         assert_eq!(slot.stop_sending(), Tried::No);
+    }
+
+    #[test]
+    fn a_send_that_was_awaited_is_dropped_if_the_call_was_given_up_before_it_came() {
+        let given_up: [fn(&Slot); 3] = [
+            |slot| assert_eq!(slot.stop_sending(), Tried::No),
+            |slot| slot.end(ended()),
+            |slot| {
+                assert_eq!(slot.stop_sending(), Tried::No);
+                slot.end(ended());
+            },
+        ];
+        for give_up in given_up {
+            let slot = Slot::awaiting();
+            assert!(poll(&slot).is_pending(), "nothing to send yet");
+            give_up(&slot);
+            slot.send(Box::pin(async { panic!("sent after the end") }));
+            let _ = poll(&slot);
+            assert_eq!(slot.stop_sending(), Tried::No, "the transport has not seen it");
+        }
+        let slot = Slot::awaiting();
+        slot.send(Box::pin(std::future::ready(Ok(Sent::Queued))));
+        assert!(matches!(poll(&slot), Poll::Ready(Found::Sent(Ok(Sent::Queued)))));
     }
 
     #[test]

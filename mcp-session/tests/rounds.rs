@@ -11,8 +11,8 @@
 mod support;
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use mcp_proto::{
@@ -451,6 +451,54 @@ async fn a_session_that_ends_while_a_person_is_asked_ends_the_call_as_begun() {
         let ended = calling.await.unwrap().unwrap_err();
         assert!(ended.is_session_gone());
         assert_eq!((ended.outcome(), desk.running()), (CallOutcome::Unknown, 0));
+    }
+}
+
+/// Polls a call when it is woken itself, as another thread could at that moment.
+struct PollsAtOnce(Mutex<ByHand<Call<CallTool>>>);
+
+impl Wake for PollsAtOnce {
+    fn wake(self: Arc<Self>) {
+        assert!(self.0.lock().unwrap().poll().is_pending(), "nobody has told it of its end");
+    }
+}
+
+/// Of a call that is given up, the permit comes free before its end is told. Whoever has waited for
+/// that permit lets the call go on at this very moment, with the input that it was waiting for.
+#[tokio::test(start_paused = true)]
+async fn f129_input_that_comes_while_its_call_is_given_up_is_not_sent() {
+    for how in ["closed", "late", "lost"] {
+        let desk = Desk::new();
+        let it = modern_served_by(&desk).await;
+        let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 8);
+        let live = gate.enter(soon()).await.unwrap();
+        let options = CallOptions::default().with_deadline(Instant::now() + seconds(20));
+        let mut call = ByHand::new(live.call(tool(), options));
+        assert!(call.poll().is_pending());
+        let first = it.peer.expect("tools/call").await;
+        it.peer.respond(first.id(), asking("wait")).await;
+        settle().await;
+        assert!(call.poll().is_pending());
+        desk.let_go(1);
+        let call = Arc::new(PollsAtOnce(Mutex::new(call)));
+        let waker = Waker::from(Arc::clone(&call));
+        let mut next = Box::pin(gate.enter(Instant::now() + seconds(1000)));
+        assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        match how {
+            "closed" => {
+                it.session.close(soon()).await;
+            }
+            "late" => tokio::time::sleep(seconds(20)).await,
+            _ => it.peer.close(CloseReason::EndOfStream),
+        }
+        settle().await;
+        assert_eq!(desk.running(), 0, "{how}: the call went on");
+        assert_eq!((sent(&it.peer), cancelled_ids(&it.peer).len()), (1, 0), "{how}");
+        let Poll::Ready(Err(ended)) = call.0.lock().unwrap().poll() else { panic!("{how}: no end") };
+        assert_eq!(ended.outcome(), CallOutcome::Unknown, "{how}");
+        assert_quiescent(&it.session);
+        drop(next);
+        assert_gate_quiescent(&gate);
     }
 }
 
