@@ -1,10 +1,11 @@
 use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use mcp_proto::{
-    Cancelled, DecodeError, Era, Frame, InputRequired, Message, MetaMembers, Method, Notification, Payload,
-    PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType, encode_header_value, encode_notification,
-    parse_frame,
+    Cancelled, DecodeError, Era, Frame, InputRequired, LogLevel, Message, MetaMembers, Method, Notification,
+    Payload, PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType, encode_header_value,
+    encode_notification, meta_key, parse_frame,
 };
 use mcp_transport::{MirroredHeader, Outbound, Streams};
 use serde::Deserialize;
@@ -29,19 +30,23 @@ pub(crate) enum Reply {
 #[derive(Debug)]
 pub(crate) struct Agreed {
     peer: PeerInfo,
-    /// Members that every request carries in `_meta`; in the legacy era the progress token alone.
-    meta: MetaMembers,
+    /// Members that every request carries in `_meta`; none in the legacy era.
+    base: MetaMembers,
+    /// Members that every call carries: those above, the log level that was asked for, and the progress
+    /// token.
+    common: Mutex<Arc<MetaMembers>>,
     /// What the tools want mirrored; known only where requests have headers.
     tools: ToolHeaders,
 }
 
 impl Agreed {
     pub(crate) fn legacy(peer: PeerInfo) -> Self {
-        Self { peer, meta: MetaMembers::new().with_progress(), tools: ToolHeaders::default() }
+        Self::modern(peer, MetaMembers::new())
     }
 
-    pub(crate) fn modern(peer: PeerInfo, meta: MetaMembers) -> Self {
-        Self { peer, meta: meta.with_progress(), tools: ToolHeaders::default() }
+    pub(crate) fn modern(peer: PeerInfo, base: MetaMembers) -> Self {
+        let common = Mutex::new(Arc::new(base.clone().with_progress()));
+        Self { peer, base, common, tools: ToolHeaders::default() }
     }
 
     pub(crate) fn peer(&self) -> &PeerInfo {
@@ -64,16 +69,34 @@ impl Agreed {
         Ok(())
     }
 
-    /// The `_meta` of one request; made anew only if it differs from that of all others.
-    pub(crate) fn meta(&self, own: &[(String, RawJson)]) -> Result<Cow<'_, MetaMembers>, DecodeError> {
+    /// The `_meta` of one call; made anew only if it differs from that of all others.
+    pub(crate) fn meta(&self, own: &[(String, RawJson)]) -> Result<Arc<MetaMembers>, DecodeError> {
+        let common = Arc::clone(&*self.common());
         if own.is_empty() {
-            return Ok(Cow::Borrowed(&self.meta));
+            return Ok(common);
         }
-        let mut meta = self.meta.clone();
+        let mut meta = MetaMembers::clone(&common);
         for (key, value) in own {
             meta.push(key, value)?;
         }
-        Ok(Cow::Owned(meta))
+        Ok(Arc::new(meta))
+    }
+
+    /// Has every call from now on ask for log lines of `level` and graver, where each request says so
+    /// itself.
+    pub(crate) fn ask_for_logs(&self, level: &LogLevel) -> Result<(), CallError> {
+        let method = Method::LOGGING_SET_LEVEL;
+        if !self.peer.capabilities.allow(&method, self.peer.version) {
+            return Err(CallError::Unsupported { method, why: UnsupportedWhy::Capability });
+        }
+        let mut meta = self.base.clone();
+        meta.push(meta_key::LOG_LEVEL, level).map_err(CallError::Encode)?;
+        *self.common() = Arc::new(meta.with_progress());
+        Ok(())
+    }
+
+    fn common(&self) -> MutexGuard<'_, Arc<MetaMembers>> {
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The headers that mirror a request, where the era and the transport have such: its method, what

@@ -184,6 +184,12 @@ pub enum ProtocolFault {
     /// It asked for input again and again; the number is that of the rounds that were gone through.
     #[error("it asked for input {0} times and gave no result")]
     Rounds(u32),
+    /// It had more state kept for the next round of the call than a client keeps.
+    #[error("the state it had kept is larger than {limit} bytes")]
+    StateTooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+    },
     /// It asked for more things at once than a client answers.
     #[error("it asked for more than {0} things at once")]
     TooManyInputs(usize),

@@ -20,6 +20,9 @@ use crate::session::Handle;
 /// Most things that a server may ask for at once.
 const MAX_INPUTS: usize = 64;
 
+/// Most bytes of the state that a server has a call keep for it.
+const MAX_STATE_BYTES: usize = 1024 * 1024;
+
 /// How long to wait before a call is sent again for which nothing was asked: doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -73,6 +76,9 @@ impl Rounds {
         }
         if self.asked == handle.max_rounds {
             return Err(CallError::Protocol(ProtocolFault::Rounds(self.asked)));
+        }
+        if required.request_state.as_ref().is_some_and(|state| state.get().len() > MAX_STATE_BYTES) {
+            return Err(CallError::Protocol(ProtocolFault::StateTooLarge { limit: MAX_STATE_BYTES }));
         }
         self.asked += 1;
         if required.asks_nothing() {

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::{
-    Discover, Era, Method, Paginated, Payload, PeerInfo, Ping, RejectedTool, Request, RequestId,
-    encode_request, for_version,
+    Discover, Era, LogLevel, Method, Paginated, Payload, PeerInfo, Ping, RejectedTool, Request, RequestId,
+    SetLogLevel, encode_request, for_version,
 };
 use mcp_transport::{CloseReason, CloseReport, Closed};
 use serde::Serialize;
@@ -173,6 +173,31 @@ impl Session {
         match answer {
             Ok(()) | Err(CallError::Peer(_)) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Asks the server for log lines of `level` and graver, which then come as
+    /// [`SessionEvent::Log`].
+    ///
+    /// A legacy server is told at once and may log at any time. A modern one is told with every call
+    /// made from now on, and logs about that call alone; nothing is sent by this itself.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call). After an error nothing has changed in the modern era; in the legacy
+    /// era see [`CallError::outcome`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the request of the legacy era.
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25 and 2026-07-28, server/utilities/logging.
+    pub async fn set_log_level(&self, level: LogLevel, options: CallOptions) -> Result<(), CallError> {
+        match self.peer().era {
+            Era::Legacy => self.call(SetLogLevel::new(level), options).await.map(drop),
+            Era::Modern => self.agreed.ask_for_logs(&level),
         }
     }
 

@@ -10,11 +10,14 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::probe::ProbeFailure;
-use mcp_proto::{CallTool, Era, InvalidAnnotation, ListTools, Method, Payload, RawJson, ReadResource};
+use mcp_proto::{
+    CallTool, Complete, Era, InvalidAnnotation, ListTools, Method, Payload, RawJson, ReadResource,
+};
 use mcp_session::{
     CallError, CallOptions, CallOutcome, EraPolicy, HandshakeError, HeaderFault, ListLimits, ProtocolFault,
     Session, SessionOptions, open,
@@ -773,6 +776,32 @@ fn f122_what_a_legacy_server_asks_on_the_stream_of_a_call_is_answered_by_a_post(
         });
         called.unwrap();
         opened.close().await;
+    });
+}
+
+#[test]
+fn g144_a_completion_over_http_mirrors_its_method_and_names_nothing() {
+    isolated(async |_| {
+        for is_modern in [true, false] {
+            let server = NetServer::bind().await;
+            let mut opened = if is_modern { modern(&server).await } else { legacy(&server).await };
+            let known = BTreeMap::from([("owner".to_owned(), "a".to_owned())]);
+            let asked = Complete::of_template("repo://{owner}/{name}", "name", "r").with_known(known);
+            let session = opened.session.clone();
+            let completing = session.call(asked, CallOptions::default());
+            let (completed, request) = tokio::join!(completing, async {
+                let request = opened.request().await;
+                let values = json!({"completion": {"values": ["rust"], "total": 1}});
+                opened.connection.json("200 OK", "", &result(&request, &values)).await;
+                request
+            });
+            assert_eq!(completed.unwrap().completion.values, ["rust"]);
+            let mirrored = is_modern.then_some("completion/complete");
+            assert_eq!((request.header("mcp-method"), request.header("mcp-name")), (mirrored, None));
+            assert_eq!(request.json()["params"]["context"], json!({"arguments": {"owner": "a"}}));
+            drop(session);
+            opened.close().await;
+        }
     });
 }
 

@@ -70,15 +70,19 @@ async fn f116_nothing_is_asked_of_a_server_that_has_not_declared_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_agreed_version_lacks_is_held_back_from_the_server() {
+async fn g144_a_completion_tells_the_earlier_arguments_where_the_version_has_them() {
     let known = BTreeMap::from([("owner".to_owned(), "a".to_owned())]);
     let asked = Complete::of_prompt("p", "lang", "r").with_known(known);
     for (version, expected) in [
         ("2025-03-26", json!(null)),
         ("2025-06-18", json!({"arguments": {"owner": "a"}})),
         ("2025-11-25", json!({"arguments": {"owner": "a"}})),
+        ("2026-07-28", json!({"arguments": {"owner": "a"}})),
     ] {
-        let it = legacy_in(version, SessionOptions::default(), MemoryOptions::default()).await;
+        let it = match version {
+            "2026-07-28" => modern().await,
+            version => legacy_in(version, SessionOptions::default(), MemoryOptions::default()).await,
+        };
         let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 0);
         let server = async {
             for _ in 0..2 {

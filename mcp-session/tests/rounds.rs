@@ -105,7 +105,7 @@ async fn r111_what_is_asked_is_answered_and_the_same_request_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r112_the_state_comes_back_byte_for_byte_and_only_where_it_came_from() {
+async fn f117_r112_the_state_comes_back_byte_for_byte_and_only_where_it_came_from() {
     let it = modern_served_by(&Desk::new()).await;
     let calling = spawn(&it.session);
     let first = it.peer.expect("tools/call").await;
@@ -225,7 +225,7 @@ async fn r115_a_server_that_only_asks_to_come_back_is_asked_again_with_growing_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn r115_a_server_that_never_ends_is_asked_ten_times_more() {
+async fn f117_r115_a_server_that_never_ends_is_asked_ten_times_more() {
     let it = modern().await;
     let calling = spawn(&it.session);
     for _ in 0..11 {
@@ -239,7 +239,31 @@ async fn r115_a_server_that_never_ends_is_asked_ten_times_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r116_what_nobody_serves_ends_the_call_and_nobody_is_asked() {
+async fn f117_a_state_is_kept_up_to_a_mebibyte() {
+    const MIB: usize = 1024 * 1024;
+    for (letters, is_kept) in [(MIB - 2, true), (MIB - 1, false)] {
+        let it = modern().await;
+        let calling = spawn(&it.session);
+        let first = it.peer.expect("tools/call").await;
+        let state = "x".repeat(letters);
+        let required = json!({"resultType": "input_required", "requestState": state});
+        it.peer.respond(first.id(), required).await;
+        if is_kept {
+            let second = it.peer.expect("tools/call").await;
+            assert_eq!(second.params()["requestState"], state);
+            continue;
+        }
+        let ended = calling.await.unwrap().unwrap_err();
+        let CallError::Protocol(ProtocolFault::StateTooLarge { limit: MIB }) = ended else {
+            panic!("{ended:?}")
+        };
+        assert_eq!((ended.outcome(), sent(&it.peer)), (CallOutcome::Unknown, 1));
+        assert_quiescent(&it.session);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f117_r116_what_nobody_serves_ends_the_call_and_nobody_is_asked() {
     let mut capabilities = ClientCapabilities::default();
     capabilities.elicitation = Some(ElicitationCapability::form());
     let desk = Desk::serving(capabilities);

@@ -87,7 +87,7 @@ async fn b8_an_unknown_request_is_refused_and_a_notification_never_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t49_a_request_from_a_modern_server_gets_not_one_byte() {
+async fn f093_t49_a_request_from_a_modern_server_gets_not_one_byte() {
     let it = modern().await;
     for method in ["ping", "roots/list"] {
         request(&it.peer, json!(3), method).await;

@@ -339,7 +339,7 @@ async fn a_request_that_comes_during_the_handshake_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t49_a_modern_server_that_asks_directly_gets_not_one_byte_and_nobody_is_asked() {
+async fn f093_t49_a_modern_server_that_asks_directly_gets_not_one_byte_and_nobody_is_asked() {
     let desk = Desk::new();
     let it = modern_with(served_by(&desk), MemoryOptions::default()).await;
     elicit(&it.peer, json!(1), "now").await;
