@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::member::Member;
 use crate::message::message;
 use crate::method::Method;
 use crate::other_members::OtherMembers;
@@ -140,6 +141,8 @@ impl Request for Complete {
     const METHOD: Method = Method::COMPLETION_COMPLETE;
     type Result = CompleteResult;
 }
+
+impl Member for CompletionReference {}
 
 impl Versioned for CompletionReference {
     fn fits(&self, version: ProtocolVersion) -> bool {

@@ -5,6 +5,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::member::Member;
 use crate::message::message;
 use crate::open_enum::open_enum;
 use crate::payload::decode;
@@ -186,6 +187,8 @@ impl Content {
         }
     }
 }
+
+impl Member for Content {}
 
 impl Versioned for Content {
     fn fits(&self, version: ProtocolVersion) -> bool {

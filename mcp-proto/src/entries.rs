@@ -1,8 +1,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
+
+use crate::allowance::{self, TOO_MANY};
+use crate::member::Member;
 
 /// A JSON object whose names are chosen by a peer, in the order in which it wrote them.
 ///
@@ -102,6 +105,8 @@ impl<T: Serialize> Serialize for Entries<T> {
     }
 }
 
+impl<T: DeserializeOwned> Member for Entries<T> {}
+
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct EntriesVisitor<T>(PhantomData<T>);
@@ -115,6 +120,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
                 let mut entries = Entries::new();
                 while let Some(entry) = map.next_entry()? {
+                    if !allowance::take(size_of::<(String, T)>()) {
+                        return Err(A::Error::custom(TOO_MANY));
+                    }
                     entries.0.push(entry);
                 }
                 entries.keep_last();

@@ -2,8 +2,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
 use crate::entries::Entries;
+use crate::member::Member;
 use crate::message::message;
 use crate::open_enum::open_enum;
+use crate::payload::decode_with;
 use crate::raw_json::RawJson;
 use crate::version::ProtocolVersion;
 use crate::versioned::{NotInVersion, Versioned};
@@ -346,6 +348,8 @@ fn choices<'a>(
     of_titled.chain(of_values).collect()
 }
 
+impl Member for FieldSchema {}
+
 impl Versioned for FieldSchema {
     fn fits(&self, version: ProtocolVersion) -> bool {
         match self {
@@ -459,7 +463,7 @@ impl<'de> Deserialize<'de> for FieldValue {
         let read = match raw.get().as_bytes().first() {
             Some(b'"') => raw.decode().map(Self::Text),
             Some(b't' | b'f') => raw.decode().map(Self::Boolean),
-            Some(b'[') => raw.decode().map(Self::Many),
+            Some(b'[') => decode_with(raw.get(), |reader| Vec::read(reader)).map(Self::Many),
             _ => raw.decode().map(Self::Number),
         };
         Ok(read.unwrap_or(Self::Other(raw)))

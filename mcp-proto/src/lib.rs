@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod allowance;
 mod cache;
 mod cancelled;
 mod capabilities;
@@ -23,6 +24,7 @@ mod input_required;
 mod last_wins;
 mod list;
 mod logging;
+mod member;
 mod members;
 mod message;
 mod meta;

@@ -65,6 +65,8 @@ macro_rules! message {
             }
         }
 
+        impl $crate::member::Member for $name {}
+
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 $crate::message::read(deserializer)

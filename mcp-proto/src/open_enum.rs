@@ -30,6 +30,8 @@ macro_rules! open_enum {
             }
         }
 
+        impl $crate::member::Member for $name {}
+
         impl $crate::versioned::Versioned for $name {}
 
         impl serde::Serialize for $name {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::allowance;
 use crate::last_wins::keep_last;
 
 /// Deepest nesting of arrays and objects in a message that is read.
@@ -54,12 +55,13 @@ impl Payload {
 
     /// Reads the value as `T`. Of a member that is repeated, the last one counts.
     ///
-    /// Beside what `T` holds, this takes at most six times the length of the text, and nothing at all
-    /// where nothing is odd.
+    /// A message of this crate takes at most eight times the length of the text, and 4 MiB. Where members
+    /// are repeated, sorting them out takes at most six times the length before it is read again.
     ///
     /// # Errors
     ///
-    /// The value is not of that shape.
+    /// The value is not of that shape, or has lists of more entries than its length accounts for: some
+    /// tens of thousands that say almost nothing.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
         decode(self.as_str())
     }
@@ -86,13 +88,31 @@ impl Payload {
 
 /// Reads one JSON text; where a member is repeated, its last value counts.
 pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(text).or_else(|error| {
-        // serde refuses repeated members, and tells so only in words. This is the rare path: it may
-        // look for them whatever the error is.
-        let retried = keep_last(text).and_then(|rewritten| serde_json::from_str(&rewritten).ok());
-        retried.ok_or_else(|| DecodeError::new(&error))
+    decode_with(text, |deserializer| T::deserialize(deserializer))
+}
+
+/// Reads one JSON text by `read`, within the [allowance](crate::allowance) of its length.
+pub(crate) fn decode_with<T>(
+    text: &str,
+    read: impl Fn(&mut Reader<'_>) -> serde_json::Result<T>,
+) -> Result<T, DecodeError> {
+    let read = |text: &str| {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let value = read(&mut reader)?;
+        reader.end().map(|()| value)
+    };
+    allowance::within(text.len(), || {
+        read(text).or_else(|error| {
+            // serde refuses repeated members, and tells so only in words. This is the rare path: it may
+            // look for them whatever the error is.
+            let retried = keep_last(text).and_then(|rewritten| read(&rewritten).ok());
+            retried.ok_or_else(|| DecodeError::new(&error))
+        })
     })
 }
+
+/// What a JSON text in memory is read by.
+pub(crate) type Reader<'a> = serde_json::Deserializer<serde_json::de::StrRead<'a>>;
 
 impl DecodeError {
     pub(crate) fn new(error: &serde_json::Error) -> Self {

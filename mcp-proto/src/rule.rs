@@ -5,10 +5,11 @@
 
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error};
 use serde_json::value::RawValue;
 
-use crate::payload::decode;
+use crate::member::Member;
+use crate::payload::{decode, decode_with};
 use crate::raw_json::RawJson;
 
 /// How a member of type `T` is read, what stands for it when it is absent, and when it is written.
@@ -60,9 +61,9 @@ pub(crate) struct Declared;
 /// As [`Declared`], for what stays raw: what is no object counts as the empty one.
 pub(crate) struct DeclaredRaw;
 
-impl<T: DeserializeOwned> Rule<T> for Required {
+impl<T: Member> Rule<T> for Required {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-        T::deserialize(deserializer)
+        T::read(deserializer)
     }
 
     fn absent() -> Option<T> {
@@ -74,7 +75,7 @@ impl<T: DeserializeOwned> Rule<T> for Required {
     }
 }
 
-impl<T: DeserializeOwned> Rule<Vec<T>> for List {
+impl<T: Member> Rule<Vec<T>> for List {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
         null_or(deserializer)
     }
@@ -88,9 +89,9 @@ impl<T: DeserializeOwned> Rule<Vec<T>> for List {
     }
 }
 
-impl<T: DeserializeOwned> Rule<Option<T>> for Optional {
+impl<T: Member> Rule<Option<T>> for Optional {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-        Option::deserialize(deserializer)
+        Option::read(deserializer)
     }
 
     fn absent() -> Option<Option<T>> {
@@ -130,7 +131,7 @@ impl Rule<RawJson> for OrNull {
     }
 }
 
-impl<T: DeserializeOwned> Rule<Option<T>> for Hint {
+impl<T: Member> Rule<Option<T>> for Hint {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
         hint(deserializer)
     }
@@ -144,7 +145,7 @@ impl<T: DeserializeOwned> Rule<Option<T>> for Hint {
     }
 }
 
-impl<T: DeserializeOwned + Default> Rule<T> for Nullable {
+impl<T: Member + Default> Rule<T> for Nullable {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
         null_or(deserializer)
     }
@@ -158,7 +159,7 @@ impl<T: DeserializeOwned + Default> Rule<T> for Nullable {
     }
 }
 
-impl<T: DeserializeOwned + Default + PartialEq> Rule<T> for Sparse {
+impl<T: Member + Default + PartialEq> Rule<T> for Sparse {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
         null_or(deserializer)
     }
@@ -172,7 +173,7 @@ impl<T: DeserializeOwned + Default + PartialEq> Rule<T> for Sparse {
     }
 }
 
-impl<T: DeserializeOwned + Default> Rule<T> for OrDefault {
+impl<T: Member + Default> Rule<T> for OrDefault {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
         hint(deserializer).map(Option::unwrap_or_default)
     }
@@ -186,7 +187,7 @@ impl<T: DeserializeOwned + Default> Rule<T> for OrDefault {
     }
 }
 
-impl<T: DeserializeOwned + Default + PartialEq> Rule<T> for HintOrDefault {
+impl<T: Member + Default + PartialEq> Rule<T> for HintOrDefault {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
         hint(deserializer).map(Option::unwrap_or_default)
     }
@@ -200,7 +201,7 @@ impl<T: DeserializeOwned + Default + PartialEq> Rule<T> for HintOrDefault {
     }
 }
 
-impl<T: DeserializeOwned + Default> Rule<Option<T>> for Declared {
+impl<T: Member + Default> Rule<Option<T>> for Declared {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
         let raw = <&RawValue>::deserialize(deserializer)?;
         match raw.get() {
@@ -254,13 +255,13 @@ impl<'de, T, R: Rule<T>> DeserializeSeed<'de> for Value<R, T> {
     }
 }
 
-fn null_or<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+fn null_or<'de, D: Deserializer<'de>, T: Member + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::read(deserializer).map(Option::unwrap_or_default)
 }
 
-fn hint<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn hint<'de, D: Deserializer<'de>, T: Member>(deserializer: D) -> Result<Option<T>, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
-    match decode(raw.get()) {
+    match decode_with(raw.get(), |deserializer| Option::read(deserializer)) {
         // A text without any meaning (a lone surrogate) is no odd hint but a broken message.
         Err(error) if error.is_syntax() && raw.get().starts_with('"') => Err(D::Error::custom(error)),
         read => Ok(read.unwrap_or_default()),

@@ -3,9 +3,11 @@ use std::slice;
 use serde::{Deserialize, Serialize};
 
 use crate::content::{Content, Role};
+use crate::member::Member;
 use crate::message::message;
 use crate::method::Method;
 use crate::open_enum::open_enum;
+use crate::payload::decode_with;
 use crate::raw_json::RawJson;
 use crate::request::Request;
 use crate::tasks::TaskRequest;
@@ -204,6 +206,8 @@ impl Request for CreateMessage {
     type Result = CreateMessageResult;
 }
 
+impl Member for SamplingContent {}
+
 impl Versioned for SamplingContent {
     fn fits(&self, version: ProtocolVersion) -> bool {
         match self {
@@ -239,7 +243,10 @@ impl Serialize for SamplingContent {
 impl<'de> Deserialize<'de> for SamplingContent {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = RawJson::deserialize(deserializer)?;
-        let read = if raw.is_object() { raw.decode().map(Self::One) } else { raw.decode().map(Self::Many) };
+        let read = match raw.is_object() {
+            true => raw.decode().map(Self::One),
+            false => decode_with(raw.get(), |reader| Vec::read(reader)).map(Self::Many),
+        };
         read.map_err(serde::de::Error::custom)
     }
 }

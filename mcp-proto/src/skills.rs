@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheScope;
 use crate::list::list;
+use crate::member::Member;
 use crate::message::message;
 use crate::method::Method;
 use crate::other_members::OtherMembers;
+use crate::payload::decode_with;
 use crate::raw_json::RawJson;
 use crate::request::Request;
 use crate::resources::ListResourcesResult;
@@ -139,6 +141,8 @@ impl Request for ReadDirectory {
     type Result = ListResourcesResult;
 }
 
+impl Member for SkillResources {}
+
 impl Versioned for SkillResources {}
 
 impl Serialize for SkillResources {
@@ -156,7 +160,7 @@ impl<'de> Deserialize<'de> for SkillResources {
         let raw = RawJson::deserialize(deserializer)?;
         Ok(match raw.get() {
             r#""dynamic""# => Self::Dynamic,
-            _ => raw.decode().map_or(Self::Other(raw), Self::Files),
+            text => decode_with(text, |reader| Vec::read(reader)).map_or(Self::Other(raw), Self::Files),
         })
     }
 }

@@ -15,7 +15,10 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use mcp_proto::{Frame, Message, Payload, parse_frame, sniff_id};
+use mcp_proto::{
+    CallToolResult, CompleteResult, DecodeError, Elicit, Frame, GetPromptResult, ListToolsResult, Message,
+    Payload, parse_frame, sniff_id,
+};
 use serde::Deserialize;
 
 /// What is allowed beside a multiple of the frame: error texts, stacks, a batch's list.
@@ -152,6 +155,26 @@ struct Asked {
     _nameless: u8,
 }
 
+/// What a message may take beside eight times its text.
+const FREE: usize = 4 * 1024 * 1024;
+
+/// A payload of 2 MiB: enough for lists to show beside what they may take in any case.
+fn long_payload(opening: &str, part: &str, closing: &str) -> Payload {
+    let count = 2 * 1024 * 1024 / part.len();
+    let parts = part.repeat(count);
+    let text = format!("{opening}{}{closing}", parts.trim_end_matches(','));
+    payload(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{text}}}"#).into()).unwrap()
+}
+
+/// How a payload was decoded, and how many bytes that took for each of its own beyond what is free.
+type Cost = (Result<(), DecodeError>, usize);
+
+fn factor<T: serde::de::DeserializeOwned>(payload: &Payload) -> Cost {
+    let mut result = Ok(());
+    let peak = peak_of(|| result = payload.decode::<T>().map(drop));
+    (result, peak.saturating_sub(FREE + CONSTANT).div_ceil(payload.as_bytes().len()))
+}
+
 fn payload(frame: &Bytes) -> Option<Payload> {
     match parse_frame(frame) {
         Ok(Frame::Single(Message::Response { outcome: Ok(payload), .. })) => Some(payload),
@@ -191,4 +214,47 @@ fn repeated_members_are_sorted_out_within_the_limit() {
         // The copy without them takes as much as this, and the table of names its part.
         assert!((2 * frame.len()..=6 * frame.len() + CONSTANT).contains(&peak), "{costly}: {peak} bytes");
     }
+}
+
+#[test]
+fn lists_that_say_almost_nothing_are_refused_before_they_take_more_than_eight_times_their_text() {
+    let tool = r#"{"name":"a","icons":["#;
+    let link = r#"{"type":"resource_link","uri":"","name":""},"#;
+    let results: [(&str, fn(&Payload) -> Cost, Payload); 6] = [
+        ("blocks", factor::<CallToolResult>, long_payload(r#"{"content":["#, "{},", "]}")),
+        ("tools", factor::<ListToolsResult>, long_payload(r#"{"tools":["#, r#"{"name":""},"#, "]}")),
+        ("links", factor::<CallToolResult>, long_payload(r#"{"content":["#, link, "]}")),
+        ("texts", factor::<CompleteResult>, long_payload(r#"{"completion":{"values":["#, r#""","#, "]}}")),
+        ("messages", factor::<GetPromptResult>, {
+            let message = r#"{"role":"","content":{"type":"text","text":""}},"#;
+            long_payload(r#"{"messages":["#, message, "]}")
+        }),
+        ("fields", factor::<Elicit>, {
+            let opening = r#"{"message":"","requestedSchema":{"type":"object","properties":{"#;
+            long_payload(opening, r#""":{"type":"boolean"},"#, "}}}")
+        }),
+    ];
+    for (name, factor, payload) in results {
+        let (result, factor) = factor(&payload);
+        assert!(factor <= 8, "{name}: {factor} times the text");
+        assert!(result.is_err() || name == "links" || name == "messages", "{name}: {result:?}");
+    }
+    // As a hint, such a list counts as absent, like any other that cannot be read.
+    let icons = long_payload(&format!(r#"{{"tools":[{tool}"#), r#"{"src":""},"#, "]}]}");
+    let (result, factor) = factor::<ListToolsResult>(&icons);
+    assert!(factor <= 8, "icons: {factor} times the text");
+    assert!(result.is_err() || icons.decode::<ListToolsResult>().unwrap().tools[0].icons.is_none());
+}
+
+#[test]
+fn lists_of_ordinary_entries_are_read_however_long() {
+    let block = format!(r#"{{"type":"text","text":"{}"}},"#, "x".repeat(80));
+    let (result, factor) = factor::<CallToolResult>(&long_payload(r#"{"content":["#, &block, "]}"));
+    assert_eq!((result, factor <= 8), (Ok(()), true), "{factor} times the text");
+    let (result, _) = self::factor::<CallToolResult>(&long_payload(
+        r#"{"structuredContent":["#,
+        "0,",
+        r#"],"content":[]}"#,
+    ));
+    assert_eq!(result, Ok(()), "what stays raw is no list");
 }
