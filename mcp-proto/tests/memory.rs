@@ -169,6 +169,9 @@ fn long_payload(opening: &str, part: &str, closing: &str) -> Payload {
 /// How a payload was decoded, and how many bytes that took for each of its own beyond what is free.
 type Cost = (Result<(), DecodeError>, usize);
 
+/// What is decoded as which message.
+type Case = (&'static str, fn(&Payload) -> Cost, Payload);
+
 fn factor<T: serde::de::DeserializeOwned>(payload: &Payload) -> Cost {
     let mut result = Ok(());
     let peak = peak_of(|| result = payload.decode::<T>().map(drop));
@@ -220,7 +223,7 @@ fn repeated_members_are_sorted_out_within_the_limit() {
 fn lists_that_say_almost_nothing_are_refused_before_they_take_more_than_eight_times_their_text() {
     let tool = r#"{"name":"a","icons":["#;
     let link = r#"{"type":"resource_link","uri":"","name":""},"#;
-    let results: [(&str, fn(&Payload) -> Cost, Payload); 6] = [
+    let results: [Case; 6] = [
         ("blocks", factor::<CallToolResult>, long_payload(r#"{"content":["#, "{},", "]}")),
         ("tools", factor::<ListToolsResult>, long_payload(r#"{"tools":["#, r#"{"name":""},"#, "]}")),
         ("links", factor::<CallToolResult>, long_payload(r#"{"content":["#, link, "]}")),
