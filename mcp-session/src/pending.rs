@@ -43,6 +43,8 @@ pub(crate) struct Patience {
     pub(crate) hard_end: Instant,
     /// How many reasons there are that the server need not answer now; meanwhile the soft limit rests.
     pub(crate) rests: u32,
+    /// Since when the soft limit rests, if it does.
+    rests_since: Instant,
 }
 
 /// The way a call comes in.
@@ -142,19 +144,18 @@ impl<T> PendingTable<T> {
         self.change(id, |patience| patience.begin_anew(now));
     }
 
-    /// Lets the soft limit of a call rest: the server waits for something, not the caller for it.
-    pub(crate) fn rest(&mut self, id: i64) {
-        self.change(id, |patience| patience.rests += 1);
+    /// Lets the soft limit of a call rest from `now` on: the server waits for something, not the caller
+    /// for it.
+    pub(crate) fn rest(&mut self, id: i64, now: Instant) {
+        self.change(id, |patience| patience.rest(now));
     }
 
-    /// Ends one [`rest`](Self::rest); with the last one the soft limit starts anew at `now`.
+    /// Ends one [`rest`](Self::rest); with the last one the soft limit goes on at `now`, with what was
+    /// left of it.
     ///
     /// The deadline may move forward: the driver's timer has to be looked at.
     pub(crate) fn resume(&mut self, id: i64, now: Instant) -> Timer {
-        let due = self.change(id, |patience| {
-            patience.rests = patience.rests.saturating_sub(1);
-            patience.begin_anew(now);
-        });
+        let due = self.change(id, |patience| patience.resume(now));
         due.map_or(Timer::Armed, |due| self.timer_for(due))
     }
 
@@ -269,12 +270,12 @@ impl<T> PendingTable<T> {
 
 impl Patience {
     pub(crate) fn new(start: Instant, soft: Duration, hard_end: Instant) -> Self {
-        Self { soft, soft_end: later(start, soft), hard_end, rests: 0 }
+        Self { soft, soft_end: later(start, soft), hard_end, rests: 0, rests_since: start }
     }
 
-    /// The same limits, the soft one at rest.
-    pub(crate) fn at_rest(self) -> Self {
-        Self { rests: 1, ..self }
+    /// The same limits, the soft one at rest since `now`, with the whole of it left.
+    pub(crate) fn at_rest(self, now: Instant) -> Self {
+        Self { soft_end: later(now, self.soft), rests: 1, rests_since: now, ..self }
     }
 
     pub(crate) fn due(&self) -> Instant {
@@ -283,6 +284,22 @@ impl Patience {
 
     fn begin_anew(&mut self, now: Instant) {
         self.soft_end = self.soft_end.max(later(now, self.soft));
+    }
+
+    fn rest(&mut self, now: Instant) {
+        if self.rests == 0 {
+            self.rests_since = now;
+        }
+        self.rests += 1;
+    }
+
+    fn resume(&mut self, now: Instant) {
+        if self.rests == 1 {
+            let rested = now.saturating_duration_since(self.rests_since);
+            // Progress may have come meanwhile, but nobody has more left than the whole.
+            self.soft_end = later(self.soft_end, rested).min(later(now, self.soft));
+        }
+        self.rests = self.rests.saturating_sub(1);
     }
 }
 
@@ -378,28 +395,39 @@ mod tests {
     }
 
     #[test]
-    fn the_soft_limit_rests_until_the_last_reason_is_gone_and_then_starts_anew() {
+    fn the_soft_limit_rests_until_the_last_reason_is_gone_and_then_goes_on() {
         let start = Instant::now();
         let mut table = PendingTable::new(8);
         table.insert(1, (), patience(start, 10, 60), Door::Session).unwrap();
         table.arm();
-        table.rest(1);
-        table.rest(1);
+        table.rest(1, at(start, 7));
+        table.rest(1, at(start, 20));
         assert!(table.expire(at(start, 40)).is_empty());
         table.arm();
         assert_eq!(table.resume(1, at(start, 40)), Timer::Armed, "the timer stands at the hard limit");
         assert_eq!(table.next_deadline(), Some(at(start, 60)), "one reason is left");
         assert_eq!(table.resume(1, at(start, 41)), Timer::Late, "it ends before that now");
-        assert_eq!(table.next_deadline(), Some(at(start, 51)));
-        assert_eq!(table.expire(at(start, 51)).len(), 1);
-        assert_eq!(table.resume(1, at(start, 51)), Timer::Armed, "a call that has ended needs no timer");
+        assert_eq!(table.next_deadline(), Some(at(start, 44)), "3 were left");
+        assert_eq!(table.expire(at(start, 44)).len(), 1);
+        assert_eq!(table.resume(1, at(start, 44)), Timer::Armed, "a call that has ended needs no timer");
+    }
+
+    #[test]
+    fn progress_during_a_rest_leaves_the_whole_soft_limit_and_no_more() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, (), patience(start, 10, 60), Door::Session).unwrap();
+        table.rest(1, at(start, 7));
+        table.extend(1, at(start, 20));
+        table.resume(1, at(start, 30));
+        assert_eq!(table.next_deadline(), Some(at(start, 40)));
     }
 
     #[test]
     fn the_hard_limit_never_rests() {
         let start = Instant::now();
         let mut table = PendingTable::new(8);
-        table.insert(1, (), patience(start, 10, 25).at_rest(), Door::Session).unwrap();
+        table.insert(1, (), patience(start, 10, 25).at_rest(start), Door::Session).unwrap();
         assert!(table.expire(at(start, 24)).is_empty());
         assert_eq!(table.expire(at(start, 25)).len(), 1);
     }
@@ -459,6 +487,7 @@ mod tests {
         soft_end: u64,
         hard_end: u64,
         rests: u32,
+        rests_since: u64,
     }
 
     impl ModelCall {
@@ -510,7 +539,8 @@ mod tests {
                             prop_assert!(matches!(taken, Err((Refused::Full, _))));
                         } else {
                             let (soft_end, hard_end) = (now + soft, now + hard);
-                            model.calls.push(ModelCall { id, soft, soft_end, hard_end, rests: 0 });
+                            let rests_since = now;
+                            model.calls.push(ModelCall { id, soft, soft_end, hard_end, rests: 0, rests_since });
                             if taken.is_ok_and(|timer| timer == Timer::Late) {
                                 timer = table.arm();
                             }
@@ -533,13 +563,19 @@ mod tests {
                     Event::Rest(pick) => {
                         if let Some(call) = model.pick(pick) {
                             call.rests += 1;
-                            table.rest(call.id);
+                            if call.rests == 1 {
+                                call.rests_since = now;
+                            }
+                            table.rest(call.id, at(start, now));
                         }
                     }
                     Event::Resume(pick) => {
                         if let Some(call) = model.pick(pick) {
+                            if call.rests == 1 {
+                                let left = (call.soft_end - call.rests_since).min(call.soft);
+                                call.soft_end = now + left;
+                            }
                             call.rests = call.rests.saturating_sub(1);
-                            call.soft_end = call.soft_end.max(now + call.soft);
                             if table.resume(call.id, at(start, now)) == Timer::Late {
                                 timer = table.arm();
                             }

@@ -9,7 +9,7 @@ use mcp_proto::{
     ErrorObject, InputAnswers, InputRequired, Method, ProtocolVersion, RawJson, RequestId, ServerRequest,
     code, encode_round,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::options::RoundMode;
@@ -61,7 +61,7 @@ impl Rounds {
 
     /// The limits of the round that comes next, which rest until it is sent.
     pub(crate) fn patience(&self) -> Patience {
-        self.patience.at_rest()
+        self.patience.at_rest(Instant::now())
     }
 
     /// Begins to gather what the server asks for. Nobody is asked anything if one thing cannot be given.

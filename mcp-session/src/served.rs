@@ -179,12 +179,12 @@ struct Begun {
 
 fn serving(shared: &Arc<Shared>, accepted: Accepted) -> Serving {
     let Accepted { ticket, id, request, stream, place, abort } = accepted;
-    let resting = Resting::begin(shared, stream.as_ref());
+    let resting = Resting::begin(shared, &request, stream.as_ref());
     let begun = Begun { ticket, id, request, resting, place };
     Abortable::new(Box::pin(Arc::clone(shared).serve(begun)), abort)
 }
 
-/// While it lives, the server waits for this client: the soft limits of its calls rest.
+/// While it lives, the server waits for a person or a model: the soft limits of its calls rest.
 struct Resting {
     shared: Arc<Shared>,
     calls: Vec<i64>,
@@ -192,15 +192,16 @@ struct Resting {
 
 impl Resting {
     /// Lets the call on whose `stream` the server has asked rest; where streams are shared nobody knows
-    /// which call it is, so every one that waits now.
-    fn begin(shared: &Arc<Shared>, stream: Option<&RequestId>) -> Self {
+    /// which call it is, so every one that waits now. Naming folders takes no time worth mentioning.
+    fn begin(shared: &Arc<Shared>, request: &ServerRequest, stream: Option<&RequestId>) -> Self {
+        let now = Instant::now();
         let mut table = shared.table();
-        let calls = match stream {
-            Some(RequestId::Number(id)) => vec![*id],
-            Some(RequestId::String(_)) => Vec::new(),
-            None => table.ids().collect(),
+        let calls = match (request, stream) {
+            (ServerRequest::ListRoots(_), _) | (_, Some(RequestId::String(_))) => Vec::new(),
+            (_, Some(RequestId::Number(id))) => vec![*id],
+            (_, None) => table.ids().collect(),
         };
-        calls.iter().for_each(|&id| table.rest(id));
+        calls.iter().for_each(|&id| table.rest(id, now));
         drop(table);
         Self { shared: Arc::clone(shared), calls }
     }

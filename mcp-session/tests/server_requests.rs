@@ -11,6 +11,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_proto::{CallTool, ClientCapabilities, ElicitationCapability, RootsCapability};
 use mcp_session::{Call, CallError, CallOptions, EraPolicy, HandlerLimits, Session, SessionOptions};
@@ -362,10 +363,40 @@ async fn s92_the_time_a_person_takes_is_not_the_servers() {
     tokio::time::sleep(seconds(200)).await;
     desk.let_go(1);
     assert_eq!(it.peer.receive().await.value["id"], 1);
-    tokio::time::sleep(seconds(9)).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
     it.peer.respond(asked.id(), said("thanks")).await;
     calling.await.unwrap().unwrap();
-    assert_eq!(began.elapsed(), seconds(218));
+    assert_eq!(began.elapsed(), Duration::from_millis(209_900));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s92_a_server_that_asks_again_and_again_has_no_more_time_than_any_other() {
+    for (asks, expected) in [("folders", 60), ("people", 66)] {
+        let desk = Desk::new();
+        let it = legacy_served_by(&desk).await;
+        let began = Instant::now();
+        let mut calling = tokio::spawn(call(&it.session, CallOptions::default()));
+        it.peer.expect("tools/call").await;
+        let asking = async {
+            for id in 0.. {
+                tokio::time::sleep(seconds(9)).await;
+                if asks == "folders" {
+                    request(&it.peer, json!(id), "roots/list", json!({})).await;
+                } else {
+                    elicit(&it.peer, json!(id), "wait").await;
+                    tokio::time::sleep(seconds(1)).await;
+                    desk.let_go(1);
+                }
+                it.peer.receive().await;
+            }
+        };
+        let ended = tokio::select! {
+            ended = &mut calling => ended.unwrap().unwrap_err(),
+            () = asking => unreachable!(),
+        };
+        assert!(ended.is_timeout(), "{ended:?}");
+        assert_eq!(began.elapsed(), seconds(expected), "{asks}: of its 60 s, and those of people");
+    }
 }
 
 #[tokio::test(start_paused = true)]
