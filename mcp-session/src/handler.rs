@@ -43,7 +43,8 @@ pub trait ClientHandler: Send + Sync {
 
     /// Runs a model for the server. Default an error: not served.
     ///
-    /// Let a person see what is asked and what is answered, and refuse either.
+    /// Let a person see what is asked and what is answered, and refuse either. Tools for the model are
+    /// in a request only if [`capabilities`](Self::capabilities) names them too.
     async fn create_message(
         &self,
         asker: &Asker,
@@ -56,7 +57,8 @@ pub trait ClientHandler: Send + Sync {
     /// Asks a person on the server's behalf. Default [decline](ElicitResult::decline).
     ///
     /// Say which server asks, and let the person decline. What the server has written is untrusted; a
-    /// URL is opened only after the person has seen it whole and agreed.
+    /// URL is opened only after the person has seen it whole and agreed. It is one of `http` or `https`:
+    /// no other gets here.
     async fn elicit(&self, asker: &Asker, request: Elicit) -> Result<ElicitResult, ErrorObject> {
         let _ = (asker, request);
         Ok(ElicitResult::decline())

@@ -50,14 +50,16 @@ impl Service {
     pub(crate) fn read(&self, method: &Method, params: &Payload) -> Result<ServerRequest, ErrorObject> {
         self.check(method)?;
         let request = ServerRequest::of_message(method, params).map_err(misfit)?;
-        self.check_mode(request)
+        self.check_manner(&request)?;
+        Ok(request)
     }
 
     /// Reads what a modern server asks inside a result; refuses what was not declared.
     pub(crate) fn read_input(&self, input: &InputRequest) -> Result<ServerRequest, ErrorObject> {
         self.check(&input.method)?;
         let request = ServerRequest::of_input(input).map_err(misfit)?;
-        self.check_mode(request)
+        self.check_manner(&request)?;
+        Ok(request)
     }
 
     fn check(&self, method: &Method) -> Result<(), ErrorObject> {
@@ -70,20 +72,21 @@ impl Service {
         if is_declared { Ok(()) } else { Err(not_served()) }
     }
 
-    /// A person can be asked in several ways, each declared on its own.
-    fn check_mode(&self, request: ServerRequest) -> Result<ServerRequest, ErrorObject> {
-        let ServerRequest::Elicit(asked) = &request else { return Ok(request) };
-        let declared = self.declared.elicitation.as_ref();
-        let is_declared = declared.is_some_and(|declared| match **asked {
-            Elicit::Form(_) => declared.has_form(),
-            Elicit::Url(_) => declared.has_url(),
-            _ => false,
-        });
-        if is_declared {
-            Ok(request)
-        } else {
-            Err(ErrorObject::new(code::INVALID_PARAMS, "this client does not ask people in that mode"))
-        }
+    /// People and models can be asked in several manners, each declared on its own.
+    fn check_manner(&self, request: &ServerRequest) -> Result<(), ErrorObject> {
+        let declared = &self.declared;
+        let is_declared = match request {
+            ServerRequest::CreateMessage(asked) if asked.tools.is_some() || asked.tool_choice.is_some() => {
+                declared.sampling.as_ref().is_some_and(|declared| declared.tools.is_some())
+            }
+            ServerRequest::Elicit(asked) => match (&**asked, &declared.elicitation) {
+                (Elicit::Form(_), Some(declared)) => declared.has_form(),
+                (Elicit::Url(asked), Some(declared)) if declared.has_url() => return check_url(&asked.url),
+                _ => false,
+            },
+            _ => true,
+        };
+        if is_declared { Ok(()) } else { Err(unfit("this client is not asked in that manner")) }
     }
 
     /// Takes a place for `request` at once, or says why there is none.
@@ -176,8 +179,24 @@ pub(crate) fn not_served() -> ErrorObject {
     ErrorObject::new(code::METHOD_NOT_FOUND, "this client does not serve that method")
 }
 
+/// A URL must lead into the web. Any other can run something here (`javascript:`), or show what lies
+/// here (`file:`), once a program opens it.
+fn check_url(url: &str) -> Result<(), ErrorObject> {
+    let begins =
+        |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    if begins("https://") || begins("http://") {
+        Ok(())
+    } else {
+        Err(unfit("this client opens pages of the web alone"))
+    }
+}
+
 fn misfit(error: DecodeError) -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, error.to_string())
+    unfit(error.to_string())
+}
+
+fn unfit(message: impl Into<String>) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, message)
 }
 
 fn internal(message: impl Into<String>) -> ErrorObject {

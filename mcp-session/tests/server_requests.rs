@@ -13,7 +13,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_proto::{CallTool, ClientCapabilities, ElicitationCapability, RootsCapability};
+use mcp_proto::{
+    CallTool, ClientCapabilities, ElicitationCapability, RawJson, RootsCapability, SamplingCapability,
+};
 use mcp_session::{Call, CallError, CallOptions, EraPolicy, HandlerLimits, Session, SessionOptions};
 use mcp_transport::CloseReason;
 use mcp_transport::testing::{MemoryOptions, ScriptedPeer};
@@ -142,6 +144,68 @@ async fn f186_what_was_not_declared_is_refused_and_nobody_is_asked() {
     }
     assert_eq!(desk.asked().len(), 0);
     assert_eq!(it.session.counters().refused_requests, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f186_tools_for_a_model_are_refused_unless_they_were_declared() {
+    let with_tools = |member: &str, value: Value| {
+        let mut params = sampling(1);
+        params[member] = value;
+        params
+    };
+    for has_tools in [false, true] {
+        let mut capabilities = ClientCapabilities::default();
+        let mut declared = SamplingCapability::default();
+        declared.tools = has_tools.then(|| RawJson::from_text("{}").unwrap());
+        capabilities.sampling = Some(declared);
+        let desk = Desk::serving(capabilities);
+        let it = legacy_served_by(&desk).await;
+        for params in [
+            with_tools("tools", json!([{"name": "t", "inputSchema": {"type": "object"}}])),
+            with_tools("toolChoice", json!({"mode": "auto"})),
+        ] {
+            request(&it.peer, json!(1), "sampling/createMessage", params).await;
+            let answer = it.peer.receive().await.value;
+            match has_tools {
+                true => assert!(answer["result"].is_object(), "{answer}"),
+                false => assert_eq!(code(&answer), -32602, "{answer}"),
+            }
+        }
+        request(&it.peer, json!(2), "sampling/createMessage", sampling(1)).await;
+        assert!(it.peer.receive().await.value["result"].is_object(), "no tools, nothing to declare");
+        assert_eq!(desk.asked().len(), if has_tools { 3 } else { 1 });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f186_a_person_is_sent_to_pages_of_the_web_and_nowhere_else() {
+    let mut capabilities = ClientCapabilities::default();
+    let mut declared = ElicitationCapability::default();
+    declared.url = Some(RawJson::from_text("{}").unwrap());
+    capabilities.elicitation = Some(declared);
+    let desk = Desk::serving(capabilities);
+    let it = legacy_served_by(&desk).await;
+    for (url, is_served) in [
+        ("https://pay.example/1", true),
+        ("HTTP://127.0.0.1:80", true),
+        ("javascript:alert(1)", false),
+        ("java\nscript:https://a", false),
+        ("file:///etc/passwd", false),
+        ("data:text/html,https://a", false),
+        ("httpsé//a", false),
+        (" https://a", false),
+        ("https:", false),
+        ("", false),
+    ] {
+        let params = json!({"mode": "url", "message": "m", "url": url, "elicitationId": "e"});
+        request(&it.peer, json!(url), "elicitation/create", params).await;
+        let answer = it.peer.receive().await.value;
+        match is_served {
+            true => assert!(answer["result"].is_object(), "{answer}"),
+            false => assert_eq!(code(&answer), -32602, "{answer}"),
+        }
+    }
+    assert_eq!(desk.asked().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
