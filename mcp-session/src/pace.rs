@@ -19,14 +19,14 @@ impl Pace {
         Self { limit, passed: VecDeque::new() }
     }
 
-    /// Whether one more may go through at `now`; if so, it counts.
-    pub(crate) fn admit(&mut self, now: Instant) -> bool {
+    /// Whether `count` more may go through at `now`, all or none; if so, they count.
+    pub(crate) fn admit(&mut self, count: usize, now: Instant) -> bool {
         while self.passed.front().is_some_and(|&passed| now.duration_since(passed) >= SPAN) {
             self.passed.pop_front();
         }
-        let is_admitted = self.passed.len() < self.limit;
+        let is_admitted = count <= self.limit.saturating_sub(self.passed.len());
         if is_admitted {
-            self.passed.push_back(now);
+            self.passed.extend(std::iter::repeat_n(now, count));
         }
         is_admitted
     }
@@ -41,12 +41,22 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(2);
         let admitted: Vec<bool> =
-            [0, 30, 59, 60, 61, 89, 90].map(|s| pace.admit(start + Duration::from_secs(s))).to_vec();
+            [0, 30, 59, 60, 61, 89, 90].map(|s| pace.admit(1, start + Duration::from_secs(s))).to_vec();
         assert_eq!(admitted, [true, true, false, true, false, false, true]);
     }
 
     #[test]
     fn a_limit_of_none_lets_nothing_through() {
-        assert!(!Pace::new(0).admit(Instant::now()));
+        assert!(!Pace::new(0).admit(1, Instant::now()));
+    }
+
+    #[test]
+    fn several_go_through_together_or_none_of_them_counts() {
+        let start = Instant::now();
+        let mut pace = Pace::new(3);
+        assert_eq!(
+            [4, 2, 2, 1, 1, 0].map(|count| pace.admit(count, start)),
+            [false, true, false, true, false, true]
+        );
     }
 }

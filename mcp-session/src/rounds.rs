@@ -4,7 +4,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use mcp_proto::{
     ErrorObject, InputAnswers, InputRequired, Method, ProtocolVersion, RawJson, RequestId, ServerRequest,
     code, encode_round,
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::options::RoundMode;
 use crate::pending::Patience;
-use crate::service::Service;
+use crate::service::{Service, disturbs};
 use crate::session::Handle;
 
 /// Most things that a server may ask for at once.
@@ -133,7 +134,8 @@ fn questions(
     inputs.into_iter().flat_map(|inputs| inputs.iter()).map(read).collect()
 }
 
-/// Asks for everything at once, within the limits of the handler; the first failure ends the others.
+/// Asks for everything at once, within the limits of the handler. Nobody is asked anything if that
+/// were too much; the first failure ends the others.
 async fn gather(
     handle: Arc<Handle>,
     required: InputRequired,
@@ -141,15 +143,22 @@ async fn gather(
 ) -> Result<InputAnswers, CallError> {
     let mut answers = InputAnswers::to(&required);
     let Some(service) = &handle.shared.service else { return Ok(answers) };
+    if let Err(error) = service.keep_pace(questions.iter().map(|(_, request)| request)) {
+        let asked = questions.iter().find(|(_, request)| disturbs(request));
+        let method = asked.map_or(Method::ELICITATION_CREATE, |(_, request)| request.method().clone());
+        return Err(CallError::Input { method, error: Box::new(error) });
+    }
     let version = handle.shared.version();
-    let asking = questions.into_iter().map(|(key, request)| async move {
+    let ask = |(key, request): (String, ServerRequest)| async move {
         let method = request.method().clone();
         match ask(service, request, version).await {
             Ok(answer) => Ok((key, answer)),
             Err(error) => Err(CallError::Input { method, error: Box::new(error) }),
         }
-    });
-    for (key, answer) in try_join_all(asking).await? {
+    };
+    let mut asking: FuturesUnordered<_> = questions.into_iter().map(ask).collect();
+    while let Some(answered) = asking.next().await {
+        let (key, answer) = answered?;
         answers.answer_raw(&key, answer);
     }
     Ok(answers)
@@ -160,7 +169,7 @@ async fn ask(
     request: ServerRequest,
     version: Option<ProtocolVersion>,
 ) -> Result<RawJson, ErrorObject> {
-    let _place = service.enter(&request).await?;
+    let _place = service.enter().await?;
     let answer = service.answer(request, version).await?;
     RawJson::from_text(answer.as_str())
         .map_err(|error| ErrorObject::new(code::INTERNAL_ERROR, error.to_string()))

@@ -93,16 +93,25 @@ impl Service {
     pub(crate) fn admit(&self, request: &ServerRequest) -> Result<Place, ErrorObject> {
         let permit = Arc::clone(&self.places).try_acquire_owned();
         let permit = permit.map_err(|_| internal("too many requests of this server are being served"))?;
-        self.keep_pace(request)?;
+        self.keep_pace([request])?;
         Ok(Place { _permit: permit })
     }
 
-    /// Waits for a place for `request`.
-    pub(crate) async fn enter(&self, request: &ServerRequest) -> Result<Place, ErrorObject> {
-        self.keep_pace(request)?;
+    /// Waits for a place for one request; the pace must have been kept before.
+    pub(crate) async fn enter(&self) -> Result<Place, ErrorObject> {
         let permit = Arc::clone(&self.places).acquire_owned().await;
         let permit = permit.map_err(|_| internal("nothing is served any more"))?;
         Ok(Place { _permit: permit })
+    }
+
+    /// Counts requests that are to be served, or refuses all of them if one were too many.
+    pub(crate) fn keep_pace<'a>(
+        &self,
+        requests: impl IntoIterator<Item = &'a ServerRequest>,
+    ) -> Result<(), ErrorObject> {
+        let count = requests.into_iter().filter(|request| disturbs(request)).count();
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if pace.admit(count, Instant::now()) { Ok(()) } else { Err(internal("this server asks too often")) }
     }
 
     /// Lets the handler answer, within its time and in the words of `version`; a panic in it ends here.
@@ -142,17 +151,11 @@ impl Service {
             _ => Err(not_served()),
         }
     }
+}
 
-    /// Naming folders disturbs nobody; models and people are asked so often only.
-    fn keep_pace(&self, request: &ServerRequest) -> Result<(), ErrorObject> {
-        let is_free = matches!(request, ServerRequest::ListRoots(_));
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_free || pace.admit(Instant::now()) {
-            Ok(())
-        } else {
-            Err(internal("this server asks too often"))
-        }
-    }
+/// Naming folders disturbs nobody; models and people are asked so often only.
+pub(crate) fn disturbs(request: &ServerRequest) -> bool {
+    !matches!(request, ServerRequest::ListRoots(_))
 }
 
 impl fmt::Debug for Service {

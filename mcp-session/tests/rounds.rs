@@ -373,6 +373,51 @@ async fn f121_a_server_that_asks_a_person_too_often_ends_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f121_if_all_that_is_asked_is_too_much_nobody_is_asked_and_nothing_counts() {
+    let desk = Desk::new();
+    let it = modern_served_by(&desk).await;
+    let many = |questions: usize| {
+        let mut many: serde_json::Map<String, Value> =
+            (0..questions).map(|key| (format!("{key:02}"), elicitation("now"))).collect();
+        many.insert("roots".to_owned(), json!({"method": "roots/list"}));
+        asking_for(many.into())
+    };
+    let calling = spawn(&it.session);
+    let request = it.peer.expect("tools/call").await;
+    it.peer.respond(request.id(), many(11)).await;
+    let ended = calling.await.unwrap().unwrap_err();
+    let CallError::Input { method, error } = &ended else { panic!("{ended:?}") };
+    assert_eq!((method, error.code, desk.asked().len()), (&Method::ELICITATION_CREATE, -32603, 0));
+    // Ten may be asked in the same minute: folders are free.
+    let calling = spawn(&it.session);
+    let request = it.peer.expect("tools/call").await;
+    it.peer.respond(request.id(), many(10)).await;
+    let again = it.peer.expect("tools/call").await;
+    assert_eq!(again.params()["inputResponses"].as_object().unwrap().len(), 11);
+    it.peer.respond(again.id(), said("done")).await;
+    calling.await.unwrap().unwrap();
+    assert_eq!(desk.asked().len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r117_of_many_questions_the_first_failure_ends_the_others_too() {
+    let desk = Desk::new();
+    let limits = HandlerLimits::default().with_at_once(64).with_per_minute(64);
+    let options = SessionOptions::default().with_handler(Arc::clone(&desk) as _).with_handler_limits(limits);
+    let it = modern_with(options, MemoryOptions::default()).await;
+    let calling = spawn(&it.session);
+    let request = it.peer.expect("tools/call").await;
+    let mut requests: serde_json::Map<String, Value> =
+        (0..63).map(|key| (format!("{key:02}"), elicitation("hang"))).collect();
+    requests.insert("last".to_owned(), elicitation("fail"));
+    let began = Instant::now();
+    it.peer.respond(request.id(), asking_for(requests.into())).await;
+    let ended = calling.await.unwrap().unwrap_err();
+    assert!(matches!(&ended, CallError::Input { error, .. } if error.code == -1), "{ended:?}");
+    assert_eq!((began.elapsed(), desk.most_running(), desk.running()), (seconds(0), 64, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn f129_dropping_a_call_at_any_point_drops_what_it_runs_and_leaves_nothing() {
     // Each round of polls goes one step further; at the last one the call is done.
     for steps in 0.. {
