@@ -353,6 +353,7 @@ fn on_sent(sent: Result<Sent, SendError>, handle: &Handle, id: i64) {
 fn on_rejected(mut rejection: Box<Rejection>, handle: &Handle, id: i64) {
     let taken = handle.shared.table().remove(id);
     let Some(entry) = taken else { return };
+    handle.shared.redact_rejection(&mut rejection);
     // How long to wait is said by the headers alone.
     let is_answer = handle.shared.agreed.get().is_some() && rejection.status != 429;
     let error = match rejection.error.take_if(|_| is_answer) {

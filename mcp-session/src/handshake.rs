@@ -227,7 +227,10 @@ impl Opening {
     async fn confirm(&self, by: Instant) -> Result<(), HandshakeError> {
         let message = Outbound::notification(notice(&Initialized::default())?);
         match timeout_at(by, self.handle.shared.transport.send(message)).await {
-            Ok(Ok(Sent::Rejected(rejection))) => Err(HandshakeError::Http(rejection)),
+            Ok(Ok(Sent::Rejected(mut rejection))) => {
+                self.handle.shared.redact_rejection(&mut rejection);
+                Err(HandshakeError::Http(rejection))
+            }
             Ok(Ok(Sent::Failed(why))) => Err(ProtocolFault::Broken(why).into()),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(SendError::Closed(closed) | SendError::Refused(closed))) => {

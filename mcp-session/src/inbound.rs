@@ -2,7 +2,7 @@ use mcp_proto::{
     Cancelled, EnvelopeError, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
     encode_error, encode_result, parse_frame,
 };
-use mcp_transport::{Broken, Inbound, Outbound};
+use mcp_transport::{Broken, Inbound, Outbound, Rejection};
 use tokio::time::Instant;
 
 use crate::error::{CallError, ProtocolFault};
@@ -42,10 +42,8 @@ impl Shared {
 
     fn on_own_message(&self, message: Message, stream: Option<&RequestId>) {
         match message {
-            Message::Response { id: Some(id), outcome } => self.on_reply(&id, self.without_secrets(outcome)),
-            Message::Response { id: None, outcome } => {
-                self.on_error_without_id(self.without_secrets(outcome))
-            }
+            Message::Response { id: Some(id), outcome } => self.on_reply(&id, outcome),
+            Message::Response { id: None, outcome } => self.on_error_without_id(outcome),
             Message::Notification { method, params } => self.on_notification(&method, &params),
             Message::Request { id, method, params } => self.on_request(&id, &method, &params, stream),
         }
@@ -55,14 +53,27 @@ impl Shared {
     /// caller's.
     fn without_secrets(&self, outcome: Outcome) -> Outcome {
         outcome.map_err(|mut error| {
-            if let Some(redactor) = &self.redactor {
-                error.message = redactor.redact(&error.message).into_owned();
-            }
+            self.redact(&mut error.message);
             error
         })
     }
 
+    /// Takes secrets out of what a server says with an HTTP status, as out of any other error.
+    pub(crate) fn redact_rejection(&self, rejection: &mut Rejection) {
+        self.redact(&mut rejection.text);
+        if let Some(error) = &mut rejection.error {
+            self.redact(&mut error.message);
+        }
+    }
+
+    fn redact(&self, text: &mut String) {
+        if let Some(redactor) = &self.redactor {
+            *text = redactor.redact(text).into_owned();
+        }
+    }
+
     fn on_reply(&self, id: &RequestId, outcome: Outcome) {
+        let outcome = self.without_secrets(outcome);
         let RequestId::Number(number) = *id else { return self.on_unknown_reply(id) };
         let taken = self.table().remove(number);
         match taken {
@@ -84,7 +95,7 @@ impl Shared {
     /// An error about a request whose id the server could not read. With one call waiting there is no
     /// doubt which.
     fn on_error_without_id(&self, outcome: Outcome) {
-        let Err(error) = outcome else { return };
+        let Err(error) = self.without_secrets(outcome) else { return };
         let mut table = self.table();
         let taken = table.sole().and_then(|id| table.remove(id));
         drop(table);
@@ -168,8 +179,10 @@ impl Shared {
             return;
         };
         if self.withdraw(&notice.request_id) {
-            let reason = mcp_proto::escape(notice.reason.as_deref().unwrap_or_default(), 128).into_owned();
-            tracing::debug!(request_id = %notice.request_id, reason, "the server has withdrawn a request");
+            let mut reason = notice.reason.unwrap_or_default();
+            self.redact(&mut reason);
+            let reason = mcp_proto::escape(&reason, 128);
+            tracing::debug!(request_id = %notice.request_id, %reason, "the server has withdrawn a request");
         } else {
             self.counts.ignored_notifications.add();
         }

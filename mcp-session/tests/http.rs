@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use mcp_proto::probe::ProbeFailure;
 use mcp_proto::{
-    CallTool, Complete, Era, InvalidAnnotation, ListTools, Method, Payload, RawJson, ReadResource,
+    CallTool, Complete, Era, InvalidAnnotation, ListTools, Method, Payload, RawJson, ReadResource, Redactor,
 };
 use mcp_session::{
     CallError, CallOptions, CallOutcome, EraPolicy, HandshakeError, HeaderFault, ListLimits, ProtocolFault,
@@ -388,6 +388,49 @@ fn h58_any_other_status_is_told_and_the_session_stays() {
             assert!(!called.is_retryable() && opened.session.is_open());
         }
         opened.close().await;
+    });
+}
+
+#[test]
+fn f158_secrets_are_taken_out_of_errors_that_come_with_a_status_or_without_an_id() {
+    #[track_caller]
+    fn assert_discreet(error: &(impl std::fmt::Display + std::fmt::Debug)) {
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains("[secret]") && !shown.contains("hunter2"), "{shown}");
+    }
+    isolated(async |_| {
+        const TEXT: &str = "no such key: hunter2";
+        let page =
+            format!("HTTP/1.1 410 Gone\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n\r\n{TEXT}");
+        let options = SessionOptions::default().with_redactor(Redactor::new(["hunter2".into()]).into());
+        let server = NetServer::bind().await;
+        let mut opened = modern_with(&server, options.clone()).await;
+        for status in ["200 OK", "400 Bad Request", "429 Too Many Requests"] {
+            let (called, ()) = tokio::join!(call(&opened.session), async {
+                opened.connection.request().await;
+                opened.connection.json(status, "", &error(-32000, TEXT)).await;
+            });
+            assert_discreet(&called.unwrap_err());
+        }
+        let (called, ()) = tokio::join!(call(&opened.session), async {
+            opened.connection.request().await;
+            opened.connection.write(&page).await;
+        });
+        assert_discreet(&called.unwrap_err());
+        opened.close().await;
+
+        let server = NetServer::bind().await;
+        let options = options.with_era(EraPolicy::Legacy);
+        let (session, driver, ..) = handshake(&server, options, async |connection| {
+            let request = connection.request().await;
+            let answer = result(&request, &initialize_result("2025-11-25"));
+            connection.json("200 OK", "", &answer).await;
+            connection.request().await;
+            connection.write(&page).await;
+        })
+        .await;
+        assert_discreet(&session.unwrap_err());
+        driver.await.unwrap();
     });
 }
 
