@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_lifecycle::{
-    BackoffOptions, BreakerState, CallError, KeepaliveOptions, ParkReason, ServerHandle, ServerOptions, State,
+    BackoffOptions, BreakerState, CallError, KeepaliveOptions, ParkReason, ServerHandle,
+    ServerOptions, State,
 };
 use mcp_proto::{CallTool, ListTools};
 use mcp_session::{CallOptions, CallOutcome, EraPolicy, ListLimits, SessionOptions};
@@ -163,6 +164,28 @@ fn f066_a_failing_server_gets_three_attempts_of_what_is_idempotent_and_one_of_a_
             test.expect_log(tracing::Level::WARN, "the server keeps failing");
             supervisor.shutdown().await;
         }
+    });
+}
+
+#[test]
+fn f066_a_failing_server_is_found_out_whatever_it_says() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "busy"}});
+        for _ in 0..5 {
+            assert_eq!(server.status().breaker, BreakerState::Closed);
+            let (called, ()) = tokio::join!(call(&server), async {
+                connection.request().await;
+                connection.json("503 Service Unavailable", "", &error).await;
+            });
+            assert_eq!(called.unwrap_err().outcome(), CallOutcome::Unknown);
+        }
+        assert_eq!(server.status().breaker, BreakerState::Open);
+        test.expect_log(tracing::Level::WARN, "the server keeps failing");
+        supervisor.shutdown().await;
     });
 }
 

@@ -354,11 +354,17 @@ fn on_rejected(mut rejection: Box<Rejection>, handle: &Handle, id: i64) {
     let taken = handle.shared.table().remove(id);
     let Some(entry) = taken else { return };
     handle.shared.redact_rejection(&mut rejection);
-    // How long to wait is said by the headers alone.
-    let is_answer = handle.shared.agreed.get().is_some() && rejection.status != 429;
+    let is_answer = handle.shared.agreed.get().is_some() && !asks_for_time(rejection.status);
     let error = match rejection.error.take_if(|_| is_answer) {
         Some(error) => CallError::Peer(error),
         None => CallError::Http(rejection),
     };
     handle.shared.answer(entry, Err(error));
+}
+
+/// Whether a status says that the server, or what stands before it, cannot serve anything right now: it
+/// counts more than what a JSON-RPC error says, and only the headers tell how long to wait. A 500 is not
+/// among them: with a JSON-RPC error, this one request failed, as it would have on a pipe.
+fn asks_for_time(status: u16) -> bool {
+    matches!(status, 429 | 502..=504)
 }

@@ -33,6 +33,9 @@ pub enum CallError {
     #[error("{0}")]
     Header(HeaderFault),
     /// The server refused the request on the level of HTTP. The session stays usable.
+    ///
+    /// A JSON-RPC error with such a status is [`Peer`](Self::Peer), unless the status (429, 502, 503, 504)
+    /// says that nothing can be served right now.
     #[error("the server refused the request: {0}")]
     Http(Box<Rejection>),
     /// The server asked for something that could not be given to it. It may have begun with the call.

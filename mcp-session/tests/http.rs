@@ -392,6 +392,31 @@ fn h58_any_other_status_is_told_and_the_session_stays() {
 }
 
 #[test]
+fn h58_an_error_in_the_body_does_not_hide_that_nothing_can_be_served_now() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        for status in ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"] {
+            let (called, ()) = tokio::join!(call(&opened.session), async {
+                opened.connection.request().await;
+                opened.connection.json(status, "retry-after: 7\r\n", &error(-32000, "busy")).await;
+            });
+            let called = called.unwrap_err();
+            assert!(matches!(&called, CallError::Http(_)), "{called:?}");
+            assert_eq!(called.retry_after(), Some(Duration::from_secs(7)));
+            assert_eq!(called.outcome(), CallOutcome::Unknown);
+            assert!(called.to_string().contains("busy"), "{called}");
+        }
+        let (called, ()) = tokio::join!(call(&opened.session), async {
+            opened.connection.request().await;
+            opened.connection.json("500 Oops", "", &error(-32603, "this one failed")).await;
+        });
+        assert!(matches!(called.unwrap_err(), CallError::Peer(error) if error.code == -32603));
+        opened.close().await;
+    });
+}
+
+#[test]
 fn f158_secrets_are_taken_out_of_errors_that_come_with_a_status_or_without_an_id() {
     #[track_caller]
     fn assert_discreet(error: &(impl std::fmt::Display + std::fmt::Debug)) {
