@@ -121,6 +121,19 @@ async fn what_may_have_run_is_repeated_only_if_that_is_safe() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn m86_on_a_pipe_the_code_of_wrong_headers_is_the_servers_own_and_the_call_is_not_repeated() {
+    let mut bench = Bench::new();
+    for (name, script) in [("legacy", ServerScript::legacy()), ("modern", ServerScript::modern())] {
+        let script = script.with_tool("error", ToolBehaviour::Error(-32020));
+        let server = bench.add(name, &script, ServerOptions::default());
+        let error = server.call(tool("error"), CallOptions::default()).await.unwrap_err();
+        assert_eq!(error.outcome(), CallOutcome::Rejected, "{error}");
+        assert_eq!(script.log().runs("error"), 1, "{name}");
+    }
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn p02_a_call_that_may_have_run_stays_unknown_although_its_repeat_was_never_sent() {
     let bench = Bench::new();
     let connector = MemoryConnector::new();
