@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::{ListTools, Method, Paginated, Request, code};
-use mcp_session::{CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession};
+use mcp_session::{CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession, Truncated};
 use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
 
@@ -286,6 +286,11 @@ impl<'a> Path<'a> {
         let (generation, session) = (live.generation(), live.session().clone());
         let options = CallOptions::default().with_deadline(self.by);
         match live.list::<ListTools>(options, server.options.lists).await {
+            // What came in the time of this one call must not stand for the whole list, for all others.
+            Ok(Listed { truncated: Some(Truncated::Deadline), .. }) => {
+                tracing::debug!(server = %server.name, generation, "the tools were not fetched anew in the time of the call");
+                false
+            }
             Ok(tools) => {
                 tracing::info!(server = %server.name, generation, "tools fetched anew: a call had other headers than the server expects");
                 server.update_tools(generation, tools, session.rejected_tools());

@@ -229,6 +229,43 @@ fn m86_where_there_are_no_headers_the_code_means_nothing_and_the_call_is_not_rep
 }
 
 #[test]
+fn m86_a_call_with_little_time_does_not_cut_the_list_of_all_others() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), ServerOptions::default());
+        let first = json!({"resultType": "complete", "nextCursor": "2",
+                           "tools": [{"name": "t", "inputSchema": {}}]});
+        let second = json!({"resultType": "complete", "tools": [{"name": "u", "inputSchema": {}}]});
+        let call = async {
+            server.settled(soon()).await;
+            server.call(call_t(), CallOptions::default().with_timeout(Duration::from_millis(500))).await
+        };
+        let serve = async {
+            let mut connection = host.accept().await;
+            let discovered = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+                                    "capabilities": {"tools": {}}});
+            for result in [&discovered, &first, &second] {
+                let request = connection.request().await;
+                answer(&mut connection, &request, result).await;
+            }
+            connection.request().await;
+            let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32020, "message": "header"}});
+            connection.json("400 Bad Request", "", &error).await;
+            let request = connection.request().await;
+            answer(&mut connection, &request, &first).await;
+            // The second page does not come in the time of the call.
+            assert_eq!(connection.request().await.json()["params"]["cursor"], "2");
+            connection.hung_up().await;
+        };
+        let (called, ()) = tokio::join!(call, serve);
+        let tools = server.lists().unwrap().tools.clone();
+        assert_eq!((tools.items.len(), tools.truncated), (2, None));
+        assert_eq!(called.unwrap_err().outcome(), CallOutcome::Rejected);
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
 fn m86_calls_that_are_refused_together_fetch_the_tools_once() {
     isolated(async |_| {
         let host = NetServer::bind().await;
