@@ -2,7 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::{ListTools, Method, Paginated, Request, code};
-use mcp_session::{CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession, Truncated};
+use mcp_session::{
+    CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession, Truncated, UnsupportedWhy,
+};
 use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
 
@@ -327,6 +329,7 @@ impl<'a> Path<'a> {
             | Error::Input { .. }
             | Error::InputRequired(_)
             | Error::Protocol(_)
+            | Error::Unsupported { why: UnsupportedWhy::InputRequired, .. }
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.account().on_answer();
             }

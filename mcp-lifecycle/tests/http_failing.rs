@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_lifecycle::{
-    BackoffOptions, BreakerState, CallError, KeepaliveOptions, ParkReason, ServerHandle,
+    BackoffOptions, BreakerOptions, BreakerState, CallError, KeepaliveOptions, ParkReason, ServerHandle,
     ServerOptions, State,
 };
 use mcp_proto::{CallTool, ListTools};
-use mcp_session::{CallOptions, CallOutcome, EraPolicy, ListLimits, SessionOptions};
+use mcp_session::{CallOptions, CallOutcome, EraPolicy, ListLimits, SessionOptions, UnsupportedWhy};
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::{NetConnection, NetServer};
 use serde_json::{Value, json};
@@ -185,6 +185,33 @@ fn f066_a_failing_server_is_found_out_whatever_it_says() {
         }
         assert_eq!(server.status().breaker, BreakerState::Open);
         test.expect_log(tracing::Level::WARN, "the server keeps failing");
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn a_wish_for_input_that_nobody_serves_proves_that_the_server_is_well() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        // Open at the first failure, and until the next call only.
+        let breaker = BreakerOptions::default().with_open_after(1).with_open_for(Duration::ZERO);
+        let (supervisor, server) = start(&host.url(), options().with_breaker(breaker));
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        refuse_all(&mut connection, "503 Busy", call(&server)).await.0.unwrap_err();
+        assert_eq!(server.status().breaker, BreakerState::Open);
+        test.expect_log(tracing::Level::WARN, "the server keeps failing");
+
+        let wish =
+            json!({"resultType": "input_required", "inputRequests": {"where": {"method": "roots/list"}}});
+        let (called, ()) = tokio::join!(call(&server), answer(&mut connection, &wish));
+        let error = of_session(called.unwrap_err());
+        let why = UnsupportedWhy::InputRequired;
+        assert!(
+            matches!(&error, mcp_session::CallError::Unsupported { why: w, .. } if *w == why),
+            "{error:?}"
+        );
+        assert_eq!(server.status().breaker, BreakerState::Closed);
         supervisor.shutdown().await;
     });
 }
