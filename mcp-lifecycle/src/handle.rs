@@ -52,7 +52,7 @@ impl ServerHandle {
     }
 
     /// Fetches all pages of a list now, in the way of [`call`](Self::call); see [`lists`](Self::lists)
-    /// for what the server said when it became ready.
+    /// for what is known already.
     ///
     /// # Errors
     ///
@@ -70,7 +70,8 @@ impl ServerHandle {
     }
 
     /// What the server offered when it last became ready; `None` before that, and while it is parked,
-    /// disabled or stopped.
+    /// disabled or stopped. Its tools are those of the last fetch: a call that it refuses because its
+    /// headers do not fit (MCP 2026-07-28, HTTP) has them fetched anew.
     #[must_use]
     pub fn lists(&self) -> Option<Arc<Lists>> {
         self.server.offer().map(|offer| offer.lists)

@@ -86,6 +86,9 @@ pub struct ServerOptions {
     /// How a silent connection is found out.
     pub keepalive: KeepaliveOptions,
     /// How often a call may be sent at all, if repeating it is safe. Default 3.
+    ///
+    /// Whatever this says, a tool call that a server over HTTP refuses because its headers do not fit
+    /// (MCP 2026-07-28) is sent once more, after the tools were fetched anew: it has not run.
     pub attempts: u32,
     /// Tools that may be repeated although an earlier request may have run.
     pub idempotent_tools: BTreeSet<String>,
