@@ -472,6 +472,31 @@ fn a_handshake_ends_when_the_servers_own_stream_is_open_or_takes_too_long() {
 }
 
 #[test]
+fn a_reply_to_what_the_server_asks_during_the_handshake_does_not_open_its_own_stream() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let (mut client, mut connection) = Client::connect(&server).await;
+        client.transport.set_profile(HttpProfile::new(LEGACY));
+        let transport = client.transport.clone();
+        let replying = async { transport.send(reply(1)).await };
+        let serving = async {
+            connection.request().await;
+            connection.empty("202 Accepted").await;
+            connection.request().await
+        };
+        // A stream that is asked for is waited for, so the request would come first.
+        let sent = tokio::select! {
+            biased;
+            request = serving => panic!("too early: {request:?}"),
+            sent = replying => sent,
+            received = client.receive() => panic!("nothing comes: {received:?}"),
+        };
+        assert!(matches!(sent, Ok(Sent::Queued)), "{sent:?}");
+        client.close().await;
+    });
+}
+
+#[test]
 fn a_server_speaks_on_its_own_stream_which_is_opened_again() {
     isolated(async |_| {
         let server = NetServer::bind().await;

@@ -194,6 +194,16 @@ async fn read_answer(link: &Link, body: Box<dyn HttpBody>, is_unnamed: bool) -> 
     }
 }
 
+/// Sends a notification. The first of them confirms the handshake: from there on the server may speak, and
+/// is asked for its own stream. Nothing else begins it, not even a reply to what the server asks before.
+pub(super) async fn notify(link: &Link, message: Outbound) -> Result<Sent, SendError> {
+    let sent = tell(link, message).await?;
+    if matches!(sent, Sent::Queued) {
+        link.listen().await;
+    }
+    Ok(sent)
+}
+
 /// Sends a message that expects no answer, and waits until the server has taken it.
 pub(super) async fn tell(link: &Link, message: Outbound) -> Result<Sent, SendError> {
     let mut headers = link.headers.clone();
@@ -209,8 +219,6 @@ pub(super) async fn tell(link: &Link, message: Outbound) -> Result<Sent, SendErr
         if !matches!(content(&response.headers), Content::Events) {
             discard(link, response.body).await;
         }
-        // The first of them confirms the handshake: from here on the server may speak.
-        link.listen().await;
         return Ok(Sent::Queued);
     }
     let rejection = read_rejection(link, response).await;

@@ -36,7 +36,11 @@ impl Transport for HttpTransport {
         }
         match message.kind.clone() {
             OutboundKind::Request(id) => exchange::call(&self.link, &id, message).await,
-            OutboundKind::Notification | OutboundKind::Response => {
+            OutboundKind::Notification => {
+                self.link.check_open()?;
+                exchange::notify(&self.link, message).await
+            }
+            OutboundKind::Response => {
                 self.link.check_open()?;
                 exchange::tell(&self.link, message).await
             }

@@ -128,6 +128,11 @@ pub fn notification(method: &str) -> Outbound {
     Outbound::notification(json!({"jsonrpc": "2.0", "method": method}).to_string().into())
 }
 
+/// An answer to a request of the server.
+pub fn reply(id: i64) -> Outbound {
+    Outbound::response(json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string().into())
+}
+
 pub fn answer(id: i64, text: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": {"said": text}})
 }
