@@ -684,3 +684,22 @@ fn f079_the_system_asks_whether_a_silent_peer_is_still_there() {
         client.close().await;
     });
 }
+
+#[test]
+fn an_answer_that_the_server_does_not_take_is_given_up_after_the_limit() {
+    isolated(async |test| {
+        let mut limits = limits();
+        limits.post_limit = Duration::from_millis(200);
+        let server = NetServer::bind().await;
+        let (client, mut connection) = Client::connect_with(&server, limits).await;
+        let began = Instant::now();
+        let (sent, ()) = tokio::join!(client.transport.send(reply(1)), async {
+            connection.request().await;
+            connection.hung_up().await;
+        });
+        assert!(matches!(sent, Ok(Sent::Failed(BrokenWhy::Cut))), "{sent:?}");
+        assert!(began.elapsed() >= Duration::from_millis(200));
+        test.expect_log(tracing::Level::WARN, "an answer to the server was not taken in time");
+        client.close().await;
+    });
+}

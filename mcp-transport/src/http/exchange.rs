@@ -204,6 +204,18 @@ pub(super) async fn notify(link: &Link, message: Outbound) -> Result<Sent, SendE
     Ok(sent)
 }
 
+/// Sends the answer to a request of the server, which is given no longer than `post_limit` to take it:
+/// whoever waits for that can do nothing else about it.
+pub(super) async fn reply(link: &Link, message: Outbound) -> Result<Sent, SendError> {
+    match timeout(link.limits.post_limit, tell(link, message)).await {
+        Ok(sent) => sent,
+        Err(_) => {
+            tracing::warn!(endpoint = %link.endpoint, "an answer to the server was not taken in time");
+            Ok(Sent::Failed(BrokenWhy::Cut))
+        }
+    }
+}
+
 /// Sends a message that expects no answer, and waits until the server has taken it.
 pub(super) async fn tell(link: &Link, message: Outbound) -> Result<Sent, SendError> {
     let mut headers = link.headers.clone();

@@ -10,7 +10,7 @@ pub struct HttpLimits {
     pub max_error_bytes: usize,
     /// Messages that nobody waits for (notices, answers to the server) and that may wait to be sent; 64.
     pub queued_posts: usize,
-    /// How long one such message may take in all; 10 s.
+    /// How long one such message, or any answer to the server, may take in all; 10 s.
     pub post_limit: Duration,
     /// How long such messages may still take when the connection is closed; 1 s.
     pub flush_grace: Duration,

@@ -42,7 +42,7 @@ impl Transport for HttpTransport {
             }
             OutboundKind::Response => {
                 self.link.check_open()?;
-                exchange::tell(&self.link, message).await
+                exchange::reply(&self.link, message).await
             }
         }
     }
