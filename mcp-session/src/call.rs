@@ -3,6 +3,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_proto::{InputAnswers, InputRequired, Method, Payload, Request, RequestId};
@@ -20,6 +21,7 @@ use crate::rounds::Rounds;
 use crate::session::Handle;
 use crate::shared::{Entry, Farewell, Keeps, Shared};
 use crate::slot::{Ended, Found, Sending, Show, Slot};
+use crate::subscription::SubscriptionLane;
 
 /// A call in progress: a future of its result.
 ///
@@ -79,6 +81,8 @@ pub(crate) struct Start {
     pub(crate) progress: Option<ProgressLane>,
     /// Where the server may ask for input before it answers.
     pub(crate) rounds: Option<Rounds>,
+    /// Where the events of the subscription go that this request is.
+    pub(crate) lane: Option<Arc<SubscriptionLane>>,
 }
 
 /// How a call was let in, and what it holds for that.
@@ -93,7 +97,7 @@ pub(crate) enum Pass {
 }
 
 /// A call whose entry is in the table, or was until somebody ended it.
-struct InFlight {
+pub(crate) struct InFlight {
     slot: Arc<Slot>,
     progress: Option<ProgressLane>,
     rounds: Option<Rounds>,
@@ -135,12 +139,12 @@ impl RawCall {
     ) -> Poll<Result<(Payload, Option<Permit>), CallError>> {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Refused(error) => return Poll::Ready(Err(error)),
-            State::Ready(start) => self.state = State::InFlight(start.begin(&self.handle, self.id)?),
+            State::Ready(start) => self.state = State::InFlight(start.begin(&self.handle.shared, self.id)?),
             running => self.state = running,
         }
         loop {
             let State::InFlight(call) = &mut self.state else { return Poll::Pending };
-            if let Poll::Ready(ended) = call.poll(&self.handle, self.id, cx) {
+            if let Poll::Ready(ended) = call.poll(&self.handle.shared, self.id, cx) {
                 match self.on_ended(ended) {
                     Some(result) => return Poll::Ready(result),
                     None => continue,
@@ -189,8 +193,8 @@ impl RawCall {
         rounds.gather(&self.handle, &self.method, required)?;
         let slot = Arc::new(Slot::awaiting());
         let wants_progress = progress.is_some();
-        let entry =
-            Entry { slot: Arc::clone(&slot), permit, keeps: Keeps::ForNextRound, wants_progress, started };
+        let keeps = Keeps::ForNextRound;
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, lane: None };
         let id = self.handle.shared.ids.next();
         let taken_in = self.handle.shared.table().insert(id, entry, rounds.patience(), Door::Again);
         match taken_in {
@@ -262,10 +266,27 @@ impl fmt::Debug for RawCall {
 }
 
 impl Start {
+    /// A request that is no call of anybody's, answered by `limit` whatever it reports.
+    pub(crate) fn alone(frame: Bytes, limit: Instant) -> Self {
+        let started = Instant::now();
+        let patience = Patience::new(started, Duration::MAX, limit);
+        let mirrored = Vec::new();
+        Self {
+            frame,
+            mirrored,
+            started,
+            patience,
+            pass: Pass::Session,
+            progress: None,
+            rounds: None,
+            lane: None,
+        }
+    }
+
     /// Takes the call in: from here on somebody will end it, and the guard that cancels it is armed,
     /// before the transport has seen anything.
-    fn begin(self, handle: &Handle, id: i64) -> Result<InFlight, CallError> {
-        let Self { frame, mirrored, started, patience, pass, progress, rounds } = self;
+    pub(crate) fn begin(self, shared: &Arc<Shared>, id: i64) -> Result<InFlight, CallError> {
+        let Self { frame, mirrored, started, patience, pass, progress, rounds, lane } = self;
         let now = Instant::now();
         if patience.due() <= now {
             let waited = now.duration_since(started);
@@ -273,7 +294,7 @@ impl Start {
         }
         let mut request = Outbound::request(RequestId::from(id), frame);
         request.mirrored = mirrored;
-        let slot = Arc::new(Slot::new(sending(&handle.shared, request)));
+        let slot = Arc::new(Slot::new(sending(shared, request)));
         let door = if matches!(pass, Pass::Session) { Door::Session } else { Door::Gate };
         let keeps = match pass {
             Pass::GateAndBack(_) => Keeps::ForNextPage,
@@ -285,10 +306,10 @@ impl Start {
             Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
         };
         let wants_progress = progress.is_some();
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started };
-        let taken_in = handle.shared.table().insert(id, entry, patience, door);
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, lane };
+        let taken_in = shared.table().insert(id, entry, patience, door);
         match taken_in {
-            Ok(timer) => handle.shared.wake_driver(timer),
+            Ok(timer) => shared.wake_driver(timer),
             Err((refused, _entry)) => return Err(refused.into()),
         }
         Ok(InFlight { slot, progress, rounds, started })
@@ -307,12 +328,12 @@ impl From<Refused> for CallError {
 }
 
 impl InFlight {
-    fn poll(&mut self, handle: &Handle, id: i64, cx: &mut Context<'_>) -> Poll<Ended> {
+    pub(crate) fn poll(&mut self, shared: &Shared, id: i64, cx: &mut Context<'_>) -> Poll<Ended> {
         loop {
             let show = self.progress.as_ref().map_or(Show::Nothing, ProgressLane::show);
             match (self.slot.poll(cx, show), &mut self.progress) {
                 (Poll::Ready(Found::Ended(ended)), _) => return Poll::Ready(ended),
-                (Poll::Ready(Found::Sent(sent)), _) => on_sent(sent, handle, id),
+                (Poll::Ready(Found::Sent(sent)), _) => on_sent(sent, shared, id),
                 (Poll::Ready(Found::Progress(progress)), Some(lane)) => lane.deliver(progress),
                 (Poll::Ready(Found::Progress(_)), None) => {}
                 // Asked after the slot has our waker: progress that comes later will wake us.
@@ -324,15 +345,15 @@ impl InFlight {
 }
 
 /// Takes note of what the transport did with the request.
-fn on_sent(sent: Result<Sent, SendError>, handle: &Handle, id: i64) {
+fn on_sent(sent: Result<Sent, SendError>, shared: &Shared, id: i64) {
     let error = match sent {
         Ok(Sent::Answered(frame)) => {
-            handle.shared.route(Inbound::Message { frame, stream: Some(id.into()) });
+            shared.route(Inbound::Message { frame, stream: Some(id.into()) });
             // Still there if the frame was not the answer; none can come any more.
             CallError::Protocol(ProtocolFault::NoAnswer)
         }
         Ok(Sent::Failed(why)) => why.into(),
-        Ok(Sent::Rejected(rejection)) => return on_rejected(rejection, handle, id),
+        Ok(Sent::Rejected(rejection)) => return on_rejected(rejection, shared, id),
         Ok(_) => return,
         Err(SendError::Refused(closed)) => CallError::SessionGone { dispatch: Dispatch::Refused, closed },
         Err(SendError::Closed(closed)) => CallError::SessionGone { dispatch: Dispatch::NotSent, closed },
@@ -342,24 +363,24 @@ fn on_sent(sent: Result<Sent, SendError>, handle: &Handle, id: i64) {
             CallError::SessionGone { dispatch: Dispatch::NotSent, closed }
         }
     };
-    let taken = handle.shared.table().remove(id);
+    let taken = shared.table().remove(id);
     if let Some(entry) = taken {
-        handle.shared.answer(entry, Err(error));
+        shared.answer(entry, Err(error));
     }
 }
 
 /// The server refused the request with an HTTP status. A JSON-RPC error says more, but what a probe
 /// means depends on the status, so the handshake gets both.
-fn on_rejected(mut rejection: Box<Rejection>, handle: &Handle, id: i64) {
-    let taken = handle.shared.table().remove(id);
+fn on_rejected(mut rejection: Box<Rejection>, shared: &Shared, id: i64) {
+    let taken = shared.table().remove(id);
     let Some(entry) = taken else { return };
-    handle.shared.redact_rejection(&mut rejection);
-    let is_answer = handle.shared.agreed.get().is_some() && !asks_for_time(rejection.status);
+    shared.redact_rejection(&mut rejection);
+    let is_answer = shared.agreed.get().is_some() && !asks_for_time(rejection.status);
     let error = match rejection.error.take_if(|_| is_answer) {
         Some(error) => CallError::Peer(error),
         None => CallError::Http(rejection),
     };
-    handle.shared.answer(entry, Err(error));
+    shared.answer(entry, Err(error));
 }
 
 /// Whether a status says that the server, or what stands before it, cannot serve anything right now: it

@@ -21,6 +21,9 @@ pub struct Counters {
     pub late_replies: u64,
     /// Requests of the server that were refused, or never answered because its era has none.
     pub refused_requests: u64,
+    /// Notices of changes that no subscription could have: before it was acknowledged, after its end, for
+    /// none that is known, or of what it did not want.
+    pub stray_notices: u64,
     /// Answers that could not be handed to the transport because the server does not read.
     pub unsent_replies: u64,
     /// Answers to requests that were never made, and errors without an id.
@@ -42,6 +45,7 @@ pub(crate) struct Counts {
     pub(crate) ignored_progress: Count,
     pub(crate) late_replies: Count,
     pub(crate) refused_requests: Count,
+    pub(crate) stray_notices: Count,
     pub(crate) unsent_replies: Count,
     pub(crate) unknown_replies: Count,
 }
@@ -73,6 +77,7 @@ impl Counts {
             ignored_progress: self.ignored_progress.read(),
             late_replies: self.late_replies.read(),
             refused_requests: self.refused_requests.read(),
+            stray_notices: self.stray_notices.read(),
             unsent_replies: self.unsent_replies.read(),
             unknown_replies: self.unknown_replies.read(),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use mcp_transport::{CloseReason, Closed, Inbound, Receive};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -30,6 +31,8 @@ pub struct Driver {
     timer: Option<Pin<Box<Sleep>>>,
     /// What the server has asked for; as many as the handler limits allow.
     serving: FuturesUnordered<Serving>,
+    /// The server being asked to stop watching resources; one future at most.
+    parting: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
 /// What reading has come to.
@@ -44,7 +47,14 @@ enum Read {
 
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>, receive: Box<dyn Receive>) -> Self {
-        Self { shared, receive, batch: Vec::new(), timer: None, serving: FuturesUnordered::new() }
+        Self {
+            shared,
+            receive,
+            batch: Vec::new(),
+            timer: None,
+            serving: FuturesUnordered::new(),
+            parting: FuturesUnordered::new(),
+        }
     }
 
     /// Runs until the connection has ended; returns how.
@@ -74,6 +84,7 @@ impl Driver {
             Read::Some => cx.waker().wake_by_ref(),
         }
         self.serve(cx);
+        self.part(cx);
         Poll::Pending
     }
 
@@ -98,6 +109,16 @@ impl Driver {
     fn serve(&mut self, cx: &mut Context<'_>) {
         self.serving.extend(self.shared.begin_serving());
         while let Poll::Ready(Some(_)) = self.serving.poll_next_unpin(cx) {}
+    }
+
+    /// Takes back what no subscription wants to be told any more.
+    fn part(&mut self, cx: &mut Context<'_>) {
+        loop {
+            if self.parting.is_empty() {
+                self.parting.extend(self.shared.begin_parting());
+            }
+            let Poll::Ready(Some(())) = self.parting.poll_next_unpin(cx) else { return };
+        }
     }
 
     /// Ends the calls whose deadline has come and sets the timer to the next one.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use mcp_proto::{
     Cancelled, DecodeError, Era, Frame, InputRequired, LogLevel, Message, MetaMembers, Method, Notification,
-    Payload, PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType, encode_header_value,
-    encode_notification, meta_key, parse_frame,
+    Payload, PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType, SubscriptionFilter,
+    encode_header_value, encode_notification, meta_key, parse_frame,
 };
 use mcp_transport::{MirroredHeader, Outbound, Streams};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub(crate) enum Reply {
 ///
 /// The only place that knows the difference. It is asked when a request is written (`check`,
 /// `meta`, `mirrored`), when a result is read (`has_rounds`, `reply`), when a call is given up (`cancel_notice`) and when
-/// a message arrives (`answers_requests`, `has_batches`); subscriptions will be the fifth.
+/// a message arrives (`answers_requests`, `has_batches`), and when a subscription is opened (`offered`).
 #[derive(Debug)]
 pub(crate) struct Agreed {
     peer: PeerInfo,
@@ -80,6 +80,36 @@ impl Agreed {
             meta.push(key, value)?;
         }
         Ok(Arc::new(meta))
+    }
+
+    /// What every request carries in `_meta`, without what is a call's alone.
+    pub(crate) fn base(&self) -> &MetaMembers {
+        &self.base
+    }
+
+    /// The part of `wanted` that the server has declared; an error if that is nothing.
+    pub(crate) fn offered(&self, mut wanted: SubscriptionFilter) -> Result<SubscriptionFilter, CallError> {
+        wanted.task_ids.clear();
+        let is_asked = !wanted.is_empty();
+        let method = match self.peer.era {
+            Era::Modern => Method::SUBSCRIPTIONS_LISTEN,
+            Era::Legacy if !wanted.resource_subscriptions.is_empty() => Method::RESOURCES_SUBSCRIBE,
+            Era::Legacy if wanted.tools_list_changed => Method::TOOLS_LIST_CHANGED,
+            Era::Legacy if wanted.prompts_list_changed => Method::PROMPTS_LIST_CHANGED,
+            Era::Legacy => Method::RESOURCES_LIST_CHANGED,
+        };
+        let declared = &self.peer.capabilities;
+        let resources = declared.resources.as_ref();
+        wanted.tools_list_changed &= declared.tools.as_ref().is_some_and(|tools| tools.list_changed);
+        wanted.prompts_list_changed &= declared.prompts.as_ref().is_some_and(|prompts| prompts.list_changed);
+        wanted.resources_list_changed &= resources.is_some_and(|resources| resources.list_changed);
+        if !resources.is_some_and(|resources| resources.subscribe) {
+            wanted.resource_subscriptions.clear();
+        }
+        if is_asked && wanted.is_empty() {
+            return Err(CallError::Unsupported { method, why: UnsupportedWhy::Capability });
+        }
+        Ok(wanted)
     }
 
     /// Has every call from now on ask for log lines of `level` and graver, where each request says so

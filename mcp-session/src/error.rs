@@ -173,6 +173,9 @@ pub enum ProtocolFault {
     /// What came as the answer to the request does not answer it.
     #[error("what it answered is no answer to the request")]
     NoAnswer,
+    /// It ended a subscription that it had not begun.
+    #[error("it ended the subscription without acknowledging it")]
+    NotAcknowledged,
     /// The result is not of the shape this request expects.
     #[error("unexpected result: {0}")]
     Result(DecodeError),

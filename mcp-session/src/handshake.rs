@@ -14,12 +14,12 @@ use mcp_transport::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::{Pass, RawCall, Start};
+use crate::call::{RawCall, Start};
 use crate::driver::Driver;
 use crate::era::{Agreed, mirrored_discovery, notice};
 use crate::error::{CallError, HandshakeError, ProtocolFault};
 use crate::options::{EraPolicy, SessionOptions};
-use crate::pending::{Patience, later};
+use crate::pending::later;
 use crate::session::{Handle, Session};
 use crate::shared::Shared;
 
@@ -254,16 +254,7 @@ impl Opening {
         let id = self.handle.shared.ids.next();
         let frame =
             encode_request(&RequestId::from(id), &R::METHOD, request, meta).map_err(CallError::Encode)?;
-        let started = Instant::now();
-        let start = Start {
-            frame,
-            mirrored,
-            started,
-            patience: Patience::new(started, Duration::MAX, limit),
-            pass: Pass::Session,
-            progress: None,
-            rounds: None,
-        };
+        let start = Start { mirrored, ..Start::alone(frame, limit) };
         RawCall::new(Arc::clone(&self.handle), id, R::METHOD, Ok(start)).await
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::error::{CallError, ProtocolFault};
 use crate::inbox::ListKind;
-use crate::shared::Shared;
+use crate::shared::{Entry, Shared};
 
 /// Most bytes of a progress message that are kept: what is shown of any text.
 const MAX_PROGRESS_TEXT: usize = 8 * 1024;
@@ -44,7 +44,7 @@ impl Shared {
         match message {
             Message::Response { id: Some(id), outcome } => self.on_reply(&id, outcome),
             Message::Response { id: None, outcome } => self.on_error_without_id(outcome),
-            Message::Notification { method, params } => self.on_notification(&method, &params),
+            Message::Notification { method, params } => self.on_notification(&method, &params, stream),
             Message::Request { id, method, params } => self.on_request(&id, &method, &params, stream),
         }
     }
@@ -97,7 +97,7 @@ impl Shared {
     fn on_error_without_id(&self, outcome: Outcome) {
         let Err(error) = self.without_secrets(outcome) else { return };
         let mut table = self.table();
-        let taken = table.sole().and_then(|id| table.remove(id));
+        let taken = table.sole(Entry::is_call).and_then(|id| table.remove(id));
         drop(table);
         let is_first = self.counts.unknown_replies.add();
         match taken {
@@ -154,35 +154,41 @@ impl Shared {
         }
     }
 
-    fn on_notification(&self, method: &Method, params: &Payload) {
+    fn on_notification(&self, method: &Method, params: &Payload, stream: Option<&RequestId>) {
         if *method == Method::PROGRESS {
             self.on_progress(params);
         } else if *method == Method::LOG_MESSAGE {
             self.on_log(params);
         } else if *method == Method::TOOLS_LIST_CHANGED {
-            self.inbox.announce(ListKind::Tools);
+            self.on_list_changed(ListKind::Tools, params, stream);
         } else if *method == Method::RESOURCES_LIST_CHANGED {
-            self.inbox.announce(ListKind::Resources);
+            self.on_list_changed(ListKind::Resources, params, stream);
         } else if *method == Method::PROMPTS_LIST_CHANGED {
-            self.inbox.announce(ListKind::Prompts);
+            self.on_list_changed(ListKind::Prompts, params, stream);
+        } else if *method == Method::RESOURCES_UPDATED {
+            self.on_resource_updated(params, stream);
+        } else if *method == Method::SUBSCRIPTIONS_ACKNOWLEDGED {
+            self.on_acknowledged(params, stream);
         } else if *method == Method::CANCELLED {
-            self.on_cancelled(params);
+            self.on_cancelled(params, stream);
         } else {
             self.counts.ignored_notifications.add();
         }
     }
 
-    /// The server withdraws a request: it is served no further and gets no answer.
-    fn on_cancelled(&self, params: &Payload) {
+    /// The server withdraws a request: it is served no further and gets no answer. In the modern era it
+    /// ends a subscription.
+    fn on_cancelled(&self, params: &Payload, stream: Option<&RequestId>) {
         let Ok(notice) = params.decode::<Cancelled>() else {
             self.counts.ignored_notifications.add();
             return;
         };
-        if self.withdraw(&notice.request_id) {
+        let id = &notice.request_id;
+        if self.withdraw(id) || self.withdraw_subscription(id, stream) {
             let mut reason = notice.reason.unwrap_or_default();
             self.redact(&mut reason);
             let reason = mcp_proto::escape(&reason, 128);
-            tracing::debug!(request_id = %notice.request_id, %reason, "the server has withdrawn a request");
+            tracing::debug!(request_id = %id, %reason, "the server has withdrawn a request");
         } else {
             self.counts.ignored_notifications.add();
         }
@@ -213,7 +219,11 @@ impl Shared {
             self.counts.ignored_progress.add();
             return;
         };
-        let found = self.table().get(id).map(|entry| (entry.slot.clone(), entry.wants_progress));
+        let found = self
+            .table()
+            .get(id)
+            .filter(|entry| entry.is_call())
+            .map(|entry| (entry.slot.clone(), entry.wants_progress));
         if found.is_some_and(|(slot, is_wanted)| slot.report(progress, is_wanted)) {
             self.table().extend(id, Instant::now());
         } else {

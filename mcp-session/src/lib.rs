@@ -21,6 +21,7 @@ mod service;
 mod session;
 mod shared;
 mod slot;
+mod subscription;
 mod tool_headers;
 
 // Opening a connection.
@@ -35,6 +36,9 @@ pub use inbox::{ListKind, SessionEvent};
 pub use list::{ListLimits, Listed, Truncated};
 pub use options::{CallOptions, ProgressHandler};
 pub use session::Session;
+
+// Being told of changes.
+pub use subscription::{SubscribeOptions, Subscription, SubscriptionEnd, SubscriptionEvent};
 
 // Serving what the server asks.
 pub use handler::{Asker, ClientHandler, HandlerLimits};

@@ -137,6 +137,14 @@ impl<T> PendingTable<T> {
         Some(pending.value)
     }
 
+    /// Takes the deadline from a request that lives until somebody ends it.
+    pub(crate) fn never_expire(&mut self, id: i64) {
+        self.change(id, |patience| {
+            patience.soft_end = later(patience.soft_end, Duration::MAX);
+            patience.hard_end = later(patience.hard_end, Duration::MAX);
+        });
+    }
+
     /// Starts the soft limit of a call anew at `now`; the hard limit stays.
     ///
     /// The deadline moves back, if at all, so the driver's timer may fire early but never late.
@@ -235,13 +243,16 @@ impl<T> PendingTable<T> {
         self.entries.iter().map(|pending| pending.id)
     }
 
-    /// The id of the only waiting call.
-    pub(crate) fn sole(&self) -> Option<i64> {
-        self.entries.front().filter(|_| self.entries.len() == 1).map(|pending| pending.id)
+    /// The id of the only one among those that count.
+    pub(crate) fn sole(&self, counts: impl Fn(&T) -> bool) -> Option<i64> {
+        let mut counted = self.entries.iter().filter(|pending| counts(&pending.value));
+        let first = counted.next();
+        first.filter(|_| counted.next().is_none()).map(|pending| pending.id)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+    /// How many count.
+    pub(crate) fn count(&self, counts: impl Fn(&T) -> bool) -> usize {
+        self.entries.iter().filter(|pending| counts(&pending.value)).count()
     }
 
     /// Why the connection has ended, once it has.
@@ -421,6 +432,20 @@ mod tests {
         table.extend(1, at(start, 20));
         table.resume(1, at(start, 30));
         assert_eq!(table.next_deadline(), Some(at(start, 40)));
+    }
+
+    #[test]
+    fn a_request_that_lives_on_has_no_deadline_and_is_not_the_only_call() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, 'l', patience(start, 10, 25), Door::Session).unwrap();
+        table.insert(2, 'c', patience(start, 30, 30), Door::Session).unwrap();
+        table.never_expire(1);
+        assert_eq!(table.expire(at(start, 1_000_000)), [(2, 'c')]);
+        assert!(table.next_deadline() > Some(at(start, 900_000_000_000)));
+        table.insert(3, 'c', patience(start, 10, 10), Door::Session).unwrap();
+        assert_eq!((table.sole(|value| *value == 'c'), table.sole(|_| true)), (Some(3), None));
+        assert_eq!((table.count(|value| *value == 'c'), table.remove(1)), (1, Some('l')));
     }
 
     #[test]
@@ -609,10 +634,10 @@ mod tests {
                         model.is_closed = true;
                     }
                 }
-                prop_assert_eq!(table.len(), model.calls.len());
+                prop_assert_eq!(table.count(|_| true), model.calls.len());
                 let next = model.calls.iter().map(ModelCall::end).min();
                 prop_assert_eq!(table.next_deadline(), next.map(|ms| at(start, ms)));
-                prop_assert_eq!(table.sole(), match model.calls.as_slice() {
+                prop_assert_eq!(table.sole(|_| true), match model.calls.as_slice() {
                     [only] => Some(only.id),
                     _ => None,
                 });

@@ -21,7 +21,7 @@ use crate::options::{CallOptions, SessionOptions};
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
 use crate::rounds::Rounds;
-use crate::shared::{Farewell, Shared};
+use crate::shared::{Entry, Farewell, Shared};
 use crate::tool_headers::ToolHeaders;
 
 /// One connection to one server, open and agreed on: a cheap handle, shared by cloning.
@@ -248,7 +248,7 @@ impl Session {
     /// Calls that wait for an answer.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.handle.shared.table().len()
+        self.handle.shared.table().count(Entry::is_call)
     }
 
     /// What was not as it should be since the session was opened.
@@ -274,6 +274,10 @@ impl Session {
     #[must_use]
     pub fn rejected_tools(&self) -> Vec<RejectedTool> {
         self.agreed.tools().rejected()
+    }
+
+    pub(crate) fn agreed(&self) -> &Agreed {
+        &self.agreed
     }
 
     /// The headers of the tools, for whoever reads their list.
@@ -368,6 +372,6 @@ impl Session {
         let progress = options.progress.map(ProgressLane::new);
         let streams = self.handle.shared.transport.streams();
         let mirrored = self.agreed.mirrored(streams, method, name, &frame)?;
-        Ok(Start { frame, mirrored, started, patience, pass, progress, rounds })
+        Ok(Start { frame, mirrored, started, patience, pass, progress, rounds, lane: None })
     }
 }

@@ -18,6 +18,7 @@ use crate::pending::{PendingTable, Timer};
 use crate::served::Served;
 use crate::service::Service;
 use crate::slot::{Ended, Slot, Tried};
+use crate::subscription::{SubscriptionLane, Unsolicited};
 
 /// What the handles, the calls and the driver of one connection have in common.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     table: Mutex<PendingTable<Entry>>,
     served: Mutex<Served>,
+    pub(crate) unsolicited: Unsolicited,
     closed: watch::Sender<Option<Closed>>,
 }
 
@@ -48,6 +50,15 @@ pub(crate) struct Entry {
     pub(crate) keeps: Keeps,
     pub(crate) wants_progress: bool,
     pub(crate) started: Instant,
+    /// Where the events of the subscription go that this request is.
+    pub(crate) lane: Option<Arc<SubscriptionLane>>,
+}
+
+impl Entry {
+    /// Whether it is a call that the server owes an answer, and not a subscription.
+    pub(crate) fn is_call(&self) -> bool {
+        self.lane.is_none()
+    }
 }
 
 /// For what an answered call keeps its permit.
@@ -100,6 +111,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             table: Mutex::new(PendingTable::new(options.max_pending.max(1))),
             served: Mutex::default(),
+            unsolicited: Unsolicited::default(),
             closed: watch::Sender::new(None),
         }
     }
@@ -125,7 +137,10 @@ impl Shared {
 
     /// Ends a call that was taken out of the table with an answer.
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
-        let Entry { slot, permit, keeps, .. } = entry;
+        let Entry { slot, permit, keeps, lane, .. } = entry;
+        if let Some(lane) = lane {
+            lane.end(self.end_of_subscription(result.clone()));
+        }
         // With nothing further to send, the permit is free before the caller can see the answer.
         let permit = permit.filter(|_| result.as_ref().is_ok_and(|result| keeps.hold(result)));
         slot.end(Ended { result, permit });
@@ -174,6 +189,7 @@ impl Shared {
             self.answer(entry, Err(CallError::SessionGone { dispatch, closed: closed.clone() }));
         }
         self.stop_serving();
+        self.unsolicited.close(&closed);
         tracing::debug!(reason = %closed.reason(), cancelled, "session ended");
         self.inbox.close();
         // Last: whoever waits for the end finds every call ended.

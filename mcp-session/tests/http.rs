@@ -17,10 +17,11 @@ use std::time::Duration;
 use mcp_proto::probe::ProbeFailure;
 use mcp_proto::{
     CallTool, Complete, Era, InvalidAnnotation, ListTools, Method, Payload, RawJson, ReadResource, Redactor,
+    SubscriptionFilter,
 };
 use mcp_session::{
     CallError, CallOptions, CallOutcome, EraPolicy, HandshakeError, HeaderFault, ListLimits, ProtocolFault,
-    Session, SessionOptions, open,
+    Session, SessionOptions, SubscribeOptions, Subscription, SubscriptionEnd, SubscriptionEvent, open,
 };
 use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::testing::checks::isolated;
@@ -870,6 +871,89 @@ fn g144_a_completion_over_http_mirrors_its_method_and_names_nothing() {
             drop(session);
             opened.close().await;
         }
+    });
+}
+
+/// Opens a subscription to changes of the tools; its stream is the connection used last.
+async fn subscribe(opened: &mut Opened<'_>) -> (Subscription, NetRequest) {
+    let mut wanted = SubscriptionFilter::default();
+    wanted.tools_list_changed = true;
+    let session = opened.session.clone();
+    let (subscription, listen) =
+        tokio::join!(session.subscribe(wanted, SubscribeOptions::default()), async {
+            let listen = opened.request().await;
+            opened.connection.events("").await;
+            opened.connection.event(&notice(&listen, "subscriptions/acknowledged")).await;
+            listen
+        });
+    (subscription.unwrap(), listen)
+}
+
+fn notice(listen: &NetRequest, name: &str) -> Value {
+    let meta = json!({"io.modelcontextprotocol/subscriptionId": listen.json()["id"]});
+    let params = json!({"notifications": listen.json()["params"]["notifications"], "_meta": meta});
+    json!({"jsonrpc": "2.0", "method": format!("notifications/{name}"), "params": params})
+}
+
+#[test]
+fn f125_a_subscription_over_http_ends_with_its_stream_and_the_session_stays() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        for how in ["result", "end", "break"] {
+            let (mut subscription, listen) = subscribe(&mut opened).await;
+            assert_eq!(listen.header("mcp-method"), Some("subscriptions/listen"));
+            assert_eq!(listen.header("mcp-name"), None);
+            // A notice that names another subscription is none of this stream.
+            let mut foreign = notice(&listen, "tools/list_changed");
+            foreign["params"]["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": 0});
+            opened.connection.event(&foreign).await;
+            opened.connection.event(&notice(&listen, "tools/list_changed")).await;
+            assert!(matches!(subscription.next().await, Some(SubscriptionEvent::ListChanged(_))));
+            if how == "result" {
+                let complete = json!({"resultType": "complete"});
+                opened.connection.event(&result(&listen, &complete)).await;
+            }
+            if how == "break" {
+                opened.connection.write("what?\r\n").await;
+            } else {
+                opened.connection.end().await;
+            }
+            let Some(SubscriptionEvent::Ended(end)) = subscription.next().await else { panic!("no end") };
+            match end {
+                SubscriptionEnd::Completed => assert_eq!(how, "result"),
+                SubscriptionEnd::Lost => assert_ne!(how, "result"),
+                other => panic!("{other:?}"),
+            }
+            assert!(subscription.next().await.is_none());
+        }
+        assert_eq!(opened.session.counters().stray_notices, 3);
+        assert!(opened.session.is_open());
+        opened.close().await;
+    });
+}
+
+#[test]
+fn f123_a_subscription_over_http_is_cancelled_by_its_stream_alone() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let mut opened = modern(&server).await;
+        for is_ours in [true, false] {
+            let (mut subscription, listen) = subscribe(&mut opened).await;
+            if !is_ours {
+                let params = json!({"requestId": listen.json()["id"]});
+                let cancelled =
+                    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+                opened.connection.event(&cancelled).await;
+                let Some(SubscriptionEvent::Ended(end)) = subscription.next().await else { panic!("no end") };
+                assert!(matches!(end, SubscriptionEnd::Cancelled), "{end:?}");
+            }
+            drop(subscription);
+            opened.connection.hung_up().await;
+            let nothing = timeout(Duration::from_millis(200), opened.server.exchange()).await;
+            assert!(nothing.is_err(), "nothing is posted: {nothing:?}");
+        }
+        opened.close().await;
     });
 }
 

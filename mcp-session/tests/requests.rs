@@ -218,9 +218,12 @@ fn everything_public_can_be_shared_between_threads() {
     shared::<CallError>();
     shared::<mcp_session::HandshakeError>();
     shared::<mcp_session::SessionEvent>();
+    shared::<mcp_session::SubscribeOptions>();
+    shared::<mcp_session::SubscriptionEvent>();
     shared::<mcp_session::Asker>();
     shared::<mcp_session::HandlerLimits>();
     sent::<mcp_session::Call<ListTools>>();
     sent::<mcp_session::RawCall>();
+    sent::<mcp_session::Subscription>();
     sent::<mcp_session::Driver>();
 }

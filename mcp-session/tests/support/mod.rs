@@ -102,7 +102,13 @@ pub async fn accept_discover(peer: &ScriptedPeer) {
 }
 
 pub fn everything() -> Value {
-    json!({"tools": {}, "resources": {}, "prompts": {}, "logging": {}, "completions": {}})
+    json!({
+        "tools": {"listChanged": true},
+        "resources": {"listChanged": true, "subscribe": true},
+        "prompts": {"listChanged": true},
+        "logging": {},
+        "completions": {},
+    })
 }
 
 pub fn initialize_result(version: &str) -> Value {
