@@ -16,17 +16,20 @@
 
 mod installed;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use installed::{Running, with_servers};
 use mcp_client::StdioServer;
-use mcp_proto::Era;
-use mcp_session::EraPolicy;
+use mcp_lifecycle::ServerEvent;
+use mcp_proto::{Complete, Era, LogLevel, SetLogLevel};
+use mcp_session::{CallOptions, EraPolicy};
 use mcp_transport::Ending;
 use mcp_transport::testing::checks::{until, until_some};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tracing::Level;
 
 #[test]
@@ -54,6 +57,46 @@ fn everything_answers_all_five_operations() {
         );
         let prompt = answer(&handlers.get_prompt(r#"{"server":"real","name":"simple-prompt"}"#).await);
         assert_eq!(prompt["messages"][0]["role"], "user", "{prompt}");
+        running.finish().await;
+    });
+}
+
+#[test]
+fn everything_completes_arguments_by_what_is_known_of_the_others() {
+    with_servers(async |installed, _| {
+        let running = Running::start(installed.everything(), EraPolicy::Auto).await;
+        let ask = Complete::of_prompt("completable-prompt", "department", "S");
+        let departments = running.server.call(ask, CallOptions::default()).await.unwrap();
+        assert_eq!(departments.completion.values, ["Sales", "Support"]);
+
+        let known = BTreeMap::from([("department".to_owned(), "Sales".to_owned())]);
+        let ask = Complete::of_prompt("completable-prompt", "name", "E").with_known(known);
+        let names = running.server.call(ask, CallOptions::default()).await.unwrap();
+        assert_eq!(names.completion.values, ["Eve"]);
+        running.finish().await;
+    });
+}
+
+#[test]
+fn everything_logs_from_the_level_on_that_was_asked_for() {
+    with_servers(async |installed, _| {
+        let running = Running::start(installed.everything(), EraPolicy::Auto).await;
+        let mut events = running.client.events();
+        let level = SetLogLevel::new(LogLevel::Debug);
+        running.server.call(level, CallOptions::default()).await.unwrap();
+        running.call("toggle-simulated-logging", json!({})).await;
+        // The server logs once at once, at any level.
+        let logged = timeout(Duration::from_secs(30), async {
+            loop {
+                if let ServerEvent::Log { message, .. } = events.recv().await.unwrap() {
+                    return message;
+                }
+            }
+        });
+        let text: String = logged.await.unwrap().data.decode().unwrap();
+        assert!(text.contains("essage"), "{text}");
+        // While it logs it does not end with its input.
+        running.call("toggle-simulated-logging", json!({})).await;
         running.finish().await;
     });
 }
