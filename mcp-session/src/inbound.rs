@@ -2,7 +2,7 @@ use mcp_proto::{
     Cancelled, EnvelopeError, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
     encode_error, encode_result, parse_frame,
 };
-use mcp_transport::{Broken, Inbound, Outbound, Rejection};
+use mcp_transport::{Broken, Inbound, Outbound, Rejection, Streams};
 use tokio::time::Instant;
 
 use crate::error::{CallError, ProtocolFault};
@@ -35,14 +35,22 @@ impl Shared {
                 tracing::debug!(%id, %asked, "an answer with the id of another request");
                 self.end_call(asked, CallError::Protocol(ProtocolFault::IdMismatch));
             }
-            (Message::Response { id: None, outcome }, Some(asked)) => self.on_reply(asked, outcome),
+            (Message::Response { id: None, outcome }, Some(asked)) => {
+                self.on_reply(asked, outcome);
+                self.end_stream(asked);
+            }
             (message, _) => self.on_own_message(message, stream),
         }
     }
 
     fn on_own_message(&self, message: Message, stream: Option<&RequestId>) {
         match message {
-            Message::Response { id: Some(id), outcome } => self.on_reply(&id, outcome),
+            Message::Response { id: Some(id), outcome } => {
+                self.on_reply(&id, outcome);
+                if stream.is_none() {
+                    self.end_stream(&id);
+                }
+            }
             Message::Response { id: None, outcome } => self.on_error_without_id(outcome),
             Message::Notification { method, params } => self.on_notification(&method, &params, stream),
             Message::Request { id, method, params } => self.on_request(&id, &method, &params, stream),
@@ -97,11 +105,14 @@ impl Shared {
     fn on_error_without_id(&self, outcome: Outcome) {
         let Err(error) = self.without_secrets(outcome) else { return };
         let mut table = self.table();
-        let taken = table.sole(Entry::is_call).and_then(|id| table.remove(id));
+        let taken = table.sole(Entry::is_call).and_then(|id| Some((id, table.remove(id)?)));
         drop(table);
         let is_first = self.counts.unknown_replies.add();
         match taken {
-            Some(entry) => self.answer(entry, Err(CallError::Peer(error))),
+            Some((id, entry)) => {
+                self.answer(entry, Err(CallError::Peer(error)));
+                self.end_stream(&id.into());
+            }
             None if is_first => tracing::warn!(%error, "error without an id; further ones are counted only"),
             None => tracing::debug!(%error, "error without an id"),
         }
@@ -151,6 +162,15 @@ impl Shared {
         let taken = self.table().remove(number);
         if let Some(entry) = taken {
             self.answer(entry, Err(error));
+            self.end_stream(id);
+        }
+    }
+
+    /// Ends what a transport still holds of a request that has ended otherwise than by its answer on its own
+    /// stream: the request may be under way, and the stream may stay open for as long as the server likes.
+    fn end_stream(&self, id: &RequestId) {
+        if self.transport.streams() == Streams::PerRequest {
+            self.transport.abandon(id, None);
         }
     }
 

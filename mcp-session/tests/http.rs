@@ -709,6 +709,55 @@ fn with_p(tool: &str, p: &str) -> CallTool {
     CallTool::new(tool).with_arguments(RawJson::from_text(format!(r#"{{"p":{p}}}"#)).unwrap())
 }
 
+/// Answers a legacy handshake; returns the server's own stream.
+async fn accept_with_own_stream(mut connection: NetConnection) -> NetConnection {
+    let request = connection.request().await;
+    connection.json("200 OK", "", &result(&request, &initialize_result("2025-11-25"))).await;
+    connection.request().await;
+    connection.empty("202 Accepted").await;
+    assert_eq!(connection.request().await.method, "GET");
+    connection.events("").await;
+    connection
+}
+
+#[test]
+fn a_call_that_is_answered_on_another_stream_leaves_none_of_its_own() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let endpoint = Endpoint::parse(&server.url()).unwrap();
+        let connector =
+            HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
+        let (connected, connection) = tokio::join!(connector.connect(soon()), server.accept());
+        let connected = connected.unwrap();
+        let transport = Arc::clone(&connected.transport);
+        let (opening, driver) = open(connected, SessionOptions::default().with_era(EraPolicy::Legacy));
+        let driver = tokio::spawn(driver.run());
+        let (session, mut own) = tokio::join!(opening.handshake(soon()), accept_with_own_stream(connection));
+        let session = session.unwrap();
+        for has_stream in [false, true] {
+            let serve = async {
+                let (mut connection, request) = server.exchange().await;
+                if has_stream {
+                    let line = json!({"level": "info", "data": "x"});
+                    let line = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": line});
+                    connection.events("").await;
+                    connection.event(&line).await;
+                    // Whoever sees it reads this stream.
+                    session.next_event().await.unwrap();
+                }
+                own.event(&result(&request, &said("x"))).await;
+                connection.hung_up().await;
+            };
+            let (called, ()) = tokio::join!(call(&session), serve);
+            called.unwrap();
+            assert!(format!("{transport:?}").contains("lanes: 0"), "{transport:?}");
+        }
+        session.close(soon()).await;
+        drop((session, transport));
+        driver.await.unwrap();
+    });
+}
+
 #[test]
 fn m83_arguments_are_mirrored_as_the_newest_list_asks_for() {
     isolated(async |_| {

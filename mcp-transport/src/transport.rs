@@ -56,6 +56,9 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// is told: with `notice` where streams are shared, by ending the request's own stream where they
     /// are not. If the notice cannot be handed over at once, or is not written within 50 ms, the
     /// connection is closed.
+    ///
+    /// A request with a stream of its own is given up, without a notice, also when it has ended otherwise than
+    /// by its answer on that stream.
     fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch;
 
     /// Tells what the handshake has agreed on, once. Only transports over HTTP want to know.
