@@ -39,6 +39,9 @@ use crate::subscription::SubscriptionLane;
 /// each round has the whole of it; the deadline goes on and ends the call in any case. Where a person is
 /// asked, give a deadline that a person can keep.
 ///
+/// What the server wants is seen by the poll that finds its answer. Until that poll comes there is nothing
+/// to end: neither the deadline nor the end of the session frees the permit. Poll the call, or drop it.
+///
 /// # Cancel safety
 ///
 /// Dropping it is cancelling it: place and permit are free at once, and if the request may have

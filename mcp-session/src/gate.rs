@@ -273,7 +273,8 @@ impl LiveSession {
         self.session.start_raw(method, &params, options, Pass::Gate(self.permit))
     }
 
-    /// Fetches all pages of a list under this one permit; see [`Session::list`].
+    /// Fetches all pages of a list under this one permit; see [`Session::list`]. Between two pages the permit
+    /// is with this future: one that is neither polled nor dropped keeps it.
     ///
     /// # Errors
     ///
