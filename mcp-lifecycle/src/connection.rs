@@ -111,6 +111,7 @@ impl Task {
         };
         let transport = Arc::clone(&connection.transport);
         let mut options = self.server.options.session.clone().with_server_name(Arc::clone(&self.server.name));
+        options.handler_quota.get_or_insert_with(|| self.server.handler_quota.clone());
         if let (EraPolicy::Auto, Some(era)) = (options.era, self.era) {
             options.era = match era {
                 Era::Legacy => EraPolicy::Legacy,

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::{PeerInfo, RejectedTool, Tool};
-use mcp_session::{CallOutcome, Gate, Listed};
+use mcp_session::{CallOutcome, Gate, HandlerQuota, Listed};
 use mcp_transport::Ending;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -40,6 +40,8 @@ pub(crate) struct Server {
     /// How it came to its end.
     pub(crate) ended: Latch<ServerReport>,
     pub(crate) tool_refresh: ToolRefresh,
+    /// What its connections, one after the other, have had served.
+    pub(crate) handler_quota: HandlerQuota,
     account: Mutex<Account>,
     offer: Mutex<Option<Offer>>,
     /// Until when its owner may take to stop it, once it has begun to.
@@ -82,6 +84,7 @@ impl Server {
         };
         Self {
             gate: Gate::new(options.in_flight, options.queued),
+            handler_quota: HandlerQuota::new(options.session.handler_limits),
             name,
             place,
             options,

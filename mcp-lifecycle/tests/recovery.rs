@@ -13,11 +13,13 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 use mcp_lifecycle::{
     BackoffOptions, CallError, Failure, KeepaliveOptions, ParkReason, ServerEvent, Startup, State,
 };
-use mcp_session::{CallOptions, CallOutcome, ListKind};
+use mcp_proto::{ClientCapabilities, Elicit, ElicitResult, ElicitationCapability, Entries, ErrorObject};
+use mcp_session::{Asker, CallOptions, CallOutcome, ClientHandler, ListKind};
 use mcp_transport::testing::checks::LogCapture;
 use mcp_transport::testing::{MemoryConnector, ScriptedPeer, ServerScript};
 use mcp_transport::{CloseReason, ConnectError, Exit};
@@ -67,6 +69,46 @@ async fn f018_a_server_that_dies_between_calls_is_seen_at_once_and_the_next_call
     result.unwrap();
     assert_eq!(first.transcript().len(), frames, "nothing is written to the dead one");
     assert_eq!(bench.moves("one"), ["connecting", "ready", "backoff", "connecting", "ready"]);
+    bench.end().await;
+}
+
+/// Accepts whatever a person is asked.
+struct Agreeable;
+
+#[async_trait]
+impl ClientHandler for Agreeable {
+    fn capabilities(&self) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(ElicitationCapability::form());
+        capabilities
+    }
+
+    async fn elicit(&self, _: &Asker, _: Elicit) -> Result<ElicitResult, ErrorObject> {
+        Ok(ElicitResult::accept(Entries::default()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f121_a_server_that_comes_back_has_not_asked_any_less() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain().with_handler(Arc::new(Agreeable)));
+    let elicitation = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let peer = connector.next_peer().await;
+        accept(&peer).await;
+        ready(&server).await;
+        for id in 0..6 {
+            let asked =
+                json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": elicitation});
+            peer.send(asked).await;
+            answers.push(peer.receive().await.value.get("result").is_some());
+        }
+        peer.close(CloseReason::Exited(Exit::Code(0)));
+        until(&server, |status| (!status.state.is_ready()).then_some(())).await;
+    }
+    assert_eq!(answers, [[true; 10].as_slice(), &[false; 2]].concat());
     bench.end().await;
 }
 

@@ -83,7 +83,9 @@ impl Asker {
     }
 }
 
-/// How much of a [`ClientHandler`] one session may use.
+/// How much of a [`ClientHandler`] one server may use.
+///
+/// What it has used is counted in its [`HandlerQuota`](crate::HandlerQuota).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerLimits {

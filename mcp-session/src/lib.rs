@@ -15,6 +15,7 @@ mod options;
 mod pace;
 mod pending;
 mod progress;
+mod quota;
 mod rounds;
 mod served;
 mod service;
@@ -42,6 +43,7 @@ pub use subscription::{SubscribeOptions, Subscription, SubscriptionEnd, Subscrip
 
 // Serving what the server asks.
 pub use handler::{Asker, ClientHandler, HandlerLimits};
+pub use quota::HandlerQuota;
 
 // Sharing a server among many callers.
 pub use gate::{Gate, GateError, LiveSession};

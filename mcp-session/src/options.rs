@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::error::MetaError;
 use crate::handler::{ClientHandler, HandlerLimits, HandlerRef};
+use crate::quota::HandlerQuota;
 
 /// How a session opens and what its limits are.
 #[derive(Debug, Clone)]
@@ -39,8 +40,11 @@ pub struct SessionOptions {
     pub redactor: Option<Arc<Redactor>>,
     /// What the server is called here; default empty. Handlers are told.
     pub server_name: Arc<str>,
-    /// How much of the handler this session may use.
+    /// How much of the handler the server may use.
     pub handler_limits: HandlerLimits,
+    /// Counts what the server has used of the handler; share one among its sessions. Default one of
+    /// this session alone, with the `handler_limits`.
+    pub handler_quota: Option<HandlerQuota>,
     /// How often a call is sent again with the input that its server asks for; default 10.
     pub max_rounds: u32,
     pub(crate) handler: Option<HandlerRef>,
@@ -110,6 +114,7 @@ impl Default for SessionOptions {
             redactor: None,
             server_name: Arc::from(""),
             handler_limits: HandlerLimits::default(),
+            handler_quota: None,
             max_rounds: 10,
             handler: None,
         }
@@ -193,10 +198,17 @@ impl SessionOptions {
         self.handler.is_some()
     }
 
-    /// Sets how much of the handler this session may use.
+    /// Sets how much of the handler the server may use.
     #[must_use]
     pub fn with_handler_limits(mut self, limits: HandlerLimits) -> Self {
         self.handler_limits = limits;
+        self
+    }
+
+    /// Shares what the server has used of the handler with its other sessions.
+    #[must_use]
+    pub fn with_handler_quota(mut self, quota: HandlerQuota) -> Self {
+        self.handler_quota = Some(quota);
         self
     }
 

@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep};
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::options::RoundMode;
 use crate::pending::Patience;
-use crate::service::{Service, disturbs};
+use crate::quota::disturbs;
+use crate::service::Service;
 use crate::session::Handle;
 
 /// Most things that a server may ask for at once.
@@ -143,7 +144,7 @@ async fn gather(
 ) -> Result<InputAnswers, CallError> {
     let mut answers = InputAnswers::to(&required);
     let Some(service) = &handle.shared.service else { return Ok(answers) };
-    if let Err(error) = service.keep_pace(questions.iter().map(|(_, request)| request)) {
+    if let Err(error) = service.quota.keep_pace(questions.iter().map(|(_, request)| request)) {
         let asked = questions.iter().find(|(_, request)| disturbs(request));
         let method = asked.map_or(Method::ELICITATION_CREATE, |(_, request)| request.method().clone());
         return Err(CallError::Input { method, error: Box::new(error) });
@@ -169,7 +170,7 @@ async fn ask(
     request: ServerRequest,
     version: Option<ProtocolVersion>,
 ) -> Result<RawJson, ErrorObject> {
-    let _place = service.enter().await?;
+    let _place = service.quota.enter().await?;
     let answer = service.answer(request, version).await?;
     RawJson::from_text(answer.as_str())
         .map_err(|error| ErrorObject::new(code::INTERNAL_ERROR, error.to_string()))

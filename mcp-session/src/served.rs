@@ -7,7 +7,8 @@ use mcp_transport::{Outbound, SendError, Sent};
 use tokio::time::Instant;
 
 use crate::pending::Timer;
-use crate::service::{Place, not_served};
+use crate::quota::Place;
+use crate::service::not_served;
 use crate::shared::Shared;
 
 /// The requests of a legacy server that are being served. **Whoever takes one out answers it**, so that
@@ -98,7 +99,7 @@ impl Shared {
         if served.has(id) {
             return Err(ErrorObject::new(code::INVALID_REQUEST, "a request of this id is being served"));
         }
-        let place = service.admit(&request)?;
+        let place = service.quota.admit(&request)?;
         served.accept(id.clone(), request, stream.cloned(), place);
         drop(served);
         self.driver.wake();

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use mcp_proto::{
@@ -8,12 +8,11 @@ use mcp_proto::{
     ProtocolVersion, ServerRequest, Versioned, code,
 };
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::handler::{Asker, ClientHandler, HandlerLimits};
 use crate::options::SessionOptions;
-use crate::pace::Pace;
+use crate::quota::HandlerQuota;
 
 /// A handler as one session uses it: what it has declared, within its limits. Serves both eras.
 pub(crate) struct Service {
@@ -21,28 +20,20 @@ pub(crate) struct Service {
     declared: ClientCapabilities,
     asker: Asker,
     limits: HandlerLimits,
-    places: Arc<Semaphore>,
-    pace: Mutex<Pace>,
-}
-
-/// The right to be served; free again when dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    _permit: OwnedSemaphorePermit,
+    /// Decides how much is served; shared by all sessions of the server.
+    pub(crate) quota: HandlerQuota,
 }
 
 impl Service {
     /// The service of a session; `None` if its options name no handler.
     pub(crate) fn new(options: &SessionOptions) -> Option<Self> {
         let limits = options.handler_limits;
-        let at_once = limits.at_once.clamp(1, Semaphore::MAX_PERMITS);
         options.handler.as_ref().map(|handler| Self {
             handler: Arc::clone(&handler.0),
             declared: options.capabilities.clone(),
             asker: Asker::new(Arc::clone(&options.server_name)),
             limits,
-            places: Arc::new(Semaphore::new(at_once)),
-            pace: Mutex::new(Pace::new(limits.per_minute)),
+            quota: options.handler_quota.clone().unwrap_or_else(|| HandlerQuota::new(limits)),
         })
     }
 
@@ -89,31 +80,6 @@ impl Service {
         if is_declared { Ok(()) } else { Err(unfit("this client is not asked in that manner")) }
     }
 
-    /// Takes a place for `request` at once, or says why there is none.
-    pub(crate) fn admit(&self, request: &ServerRequest) -> Result<Place, ErrorObject> {
-        let permit = Arc::clone(&self.places).try_acquire_owned();
-        let permit = permit.map_err(|_| internal("too many requests of this server are being served"))?;
-        self.keep_pace([request])?;
-        Ok(Place { _permit: permit })
-    }
-
-    /// Waits for a place for one request; the pace must have been kept before.
-    pub(crate) async fn enter(&self) -> Result<Place, ErrorObject> {
-        let permit = Arc::clone(&self.places).acquire_owned().await;
-        let permit = permit.map_err(|_| internal("nothing is served any more"))?;
-        Ok(Place { _permit: permit })
-    }
-
-    /// Counts requests that are to be served, or refuses all of them if one were too many.
-    pub(crate) fn keep_pace<'a>(
-        &self,
-        requests: impl IntoIterator<Item = &'a ServerRequest>,
-    ) -> Result<(), ErrorObject> {
-        let count = requests.into_iter().filter(|request| disturbs(request)).count();
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if pace.admit(count, Instant::now()) { Ok(()) } else { Err(internal("this server asks too often")) }
-    }
-
     /// Lets the handler answer, within its time and in the words of `version`; a panic in it ends here.
     pub(crate) async fn answer(
         &self,
@@ -151,11 +117,6 @@ impl Service {
             _ => Err(not_served()),
         }
     }
-}
-
-/// Naming folders disturbs nobody; models and people are asked so often only.
-pub(crate) fn disturbs(request: &ServerRequest) -> bool {
-    !matches!(request, ServerRequest::ListRoots(_))
 }
 
 impl fmt::Debug for Service {

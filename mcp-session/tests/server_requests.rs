@@ -16,7 +16,9 @@ use std::time::Duration;
 use mcp_proto::{
     CallTool, ClientCapabilities, ElicitationCapability, RawJson, RootsCapability, SamplingCapability,
 };
-use mcp_session::{Call, CallError, CallOptions, EraPolicy, HandlerLimits, Session, SessionOptions};
+use mcp_session::{
+    Call, CallError, CallOptions, EraPolicy, HandlerLimits, HandlerQuota, Session, SessionOptions,
+};
 use mcp_transport::CloseReason;
 use mcp_transport::testing::{MemoryOptions, ScriptedPeer};
 use serde_json::{Value, json};
@@ -346,6 +348,31 @@ async fn f121_a_model_or_person_is_asked_ten_times_a_minute_and_folders_are_free
     tokio::time::advance(seconds(60)).await;
     elicit(&it.peer, json!(200), "now").await;
     assert!(it.peer.receive().await.value["result"].is_object());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f121_sessions_that_share_a_quota_count_together() {
+    let desk = Desk::new();
+    let limits = HandlerLimits::default().with_at_once(2).with_per_minute(3);
+    let options = served_by(&desk).with_handler_quota(HandlerQuota::new(limits));
+    let first = legacy_with(options.clone(), MemoryOptions::default()).await;
+    let second = legacy_with(options, MemoryOptions::default()).await;
+    for it in [&first, &second] {
+        elicit(&it.peer, json!(1), "wait").await;
+    }
+    settle().await;
+    request(&second.peer, json!(2), "roots/list", json!({})).await;
+    let refusal = second.peer.receive().await.value;
+    assert_eq!((&refusal["id"], code(&refusal), desk.running()), (&json!(2), -32603, 2), "no place is left");
+    // A session that ends gives its places back; what was asked stays counted.
+    first.peer.close(CloseReason::EndOfStream);
+    settle().await;
+    request(&second.peer, json!(3), "roots/list", json!({})).await;
+    assert!(second.peer.receive().await.value["result"].is_object());
+    elicit(&second.peer, json!(4), "now").await;
+    assert!(second.peer.receive().await.value["result"].is_object());
+    elicit(&second.peer, json!(5), "now").await;
+    assert_eq!(code(&second.peer.receive().await.value), -32603, "three were asked within a minute");
 }
 
 #[tokio::test(start_paused = true)]
