@@ -144,7 +144,7 @@ fn told(answer: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f181_a_program_answers_what_servers_of_both_eras_ask() {
+async fn a_program_answers_what_servers_of_both_eras_ask() {
     for is_modern in [false, true] {
         let askers = Arc::new(Mutex::new(Vec::new()));
         let note = |what: &'static str| {

@@ -101,7 +101,7 @@ async fn an_answer_is_written_as_the_agreed_version_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f166_only_what_a_handler_serves_is_declared() {
+async fn only_what_a_handler_serves_is_declared() {
     // Whatever the options claim, nobody is there to serve it.
     let mut claimed = ClientCapabilities::default();
     claimed.roots = Some(RootsCapability::default());
