@@ -17,7 +17,7 @@ use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::Permit;
 use crate::pending::{Door, Patience, Refused};
 use crate::progress::ProgressLane;
-use crate::rounds::Rounds;
+use crate::rounds::{Gathering, Rounds};
 use crate::session::Handle;
 use crate::shared::{Entry, Farewell, Keeps, Shared};
 use crate::slot::{Ended, Found, Sending, Show, Slot};
@@ -63,13 +63,18 @@ pub struct RawCall {
 }
 
 /// ```text
-///   Refused ──────────────▶ Done      refused before anything could be sent
-///   Ready ───▶ InFlight ──▶ Done
+///   Refused ────────────────▶ Done    refused before anything could be sent
+///   Ready ────▶ InFlight ───▶ Done
+///                ▲    │
+///   input given  │    ▼  input required
+///               Gathering ──▶ Done    input refused, or ended as in any round
 /// ```
 enum State {
     Refused(CallError),
     Ready(Start),
     InFlight(InFlight),
+    /// As in flight, with nothing to send before the input is there.
+    Gathering(InFlight, Gathering),
     Done,
 }
 
@@ -146,15 +151,20 @@ impl RawCall {
             running => self.state = running,
         }
         loop {
-            let State::InFlight(call) = &mut self.state else { return Poll::Pending };
+            let (call, gathering) = match &mut self.state {
+                State::InFlight(call) => (call, None),
+                State::Gathering(call, gathering) => (call, Some(gathering)),
+                State::Refused(_) | State::Ready(_) | State::Done => return Poll::Pending,
+            };
+            // Its end first: what is gathered for a call that was given up is of no use.
             if let Poll::Ready(ended) = call.poll(&self.handle.shared, self.id, cx) {
                 match self.on_ended(ended) {
                     Some(result) => return Poll::Ready(result),
                     None => continue,
                 }
             }
-            let Some(rounds) = &mut call.rounds else { return Poll::Pending };
-            let answers = ready!(rounds.poll_answers(cx));
+            let Some(gathering) = gathering else { return Poll::Pending };
+            let answers = ready!(gathering.as_mut().poll(cx));
             if let Err(error) = answers.and_then(|answers| self.send_again(&answers)) {
                 return Poll::Ready(Err(self.give_in(error)));
             }
@@ -163,7 +173,11 @@ impl RawCall {
 
     /// What the end of a request means for the call; `None` if a further round has begun.
     fn on_ended(&mut self, ended: Ended) -> Option<Result<(Payload, Option<Permit>), CallError>> {
-        let State::InFlight(call) = std::mem::replace(&mut self.state, State::Done) else { return None };
+        let (State::InFlight(call) | State::Gathering(call, _)) =
+            std::mem::replace(&mut self.state, State::Done)
+        else {
+            return None;
+        };
         let Ended { result, permit } = ended;
         let reply = result.and_then(|result| match self.handle.shared.agreed.get() {
             Some(agreed) => agreed.reply(self.handle.shared.transport.streams(), &self.method, result),
@@ -193,7 +207,7 @@ impl RawCall {
         let InFlight { progress, rounds, started, .. } = call;
         let why = UnsupportedWhy::InputRequired;
         let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
-        rounds.gather(&self.handle, &self.method, required)?;
+        let gathering = rounds.gather(&self.handle, &self.method, required)?;
         let slot = Arc::new(Slot::awaiting());
         let wants_progress = progress.is_some();
         let keeps = Keeps::ForNextRound;
@@ -205,13 +219,16 @@ impl RawCall {
             Err((refused, _entry)) => return Err(CallError::from(refused).of_later_round()),
         }
         self.id = id;
-        self.state = State::InFlight(InFlight { slot, progress, rounds: Some(rounds), started });
+        let call = InFlight { slot, progress, rounds: Some(rounds), started };
+        self.state = State::Gathering(call, gathering);
         Ok(())
     }
 
     /// Sends the request once more, with what the server has asked for.
     fn send_again(&mut self, answers: &InputAnswers) -> Result<(), CallError> {
-        let State::InFlight(InFlight { slot, rounds: Some(rounds), .. }) = &self.state else { return Ok(()) };
+        let State::Gathering(InFlight { slot, rounds: Some(rounds), .. }, _) = &self.state else {
+            return Ok(());
+        };
         let shared = &self.handle.shared;
         let mut request = Outbound::request(self.id.into(), rounds.write(&self.method, self.id, answers)?);
         if let Some(agreed) = shared.agreed.get() {
@@ -221,6 +238,9 @@ impl RawCall {
         slot.send(sending(shared, request));
         let timer = shared.table().resume(self.id, Instant::now());
         shared.wake_driver(timer);
+        if let State::Gathering(call, _) = std::mem::replace(&mut self.state, State::Done) {
+            self.state = State::InFlight(call);
+        }
         Ok(())
     }
 
@@ -250,7 +270,7 @@ impl Future for RawCall {
 
 impl Drop for RawCall {
     fn drop(&mut self) {
-        if !matches!(self.state, State::InFlight(_)) {
+        if !matches!(self.state, State::InFlight(_) | State::Gathering(..)) {
             return;
         }
         // Whoever takes the entry out ends the call; if somebody else has, there is nothing to do.

@@ -1,6 +1,5 @@
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The answers to what a server asks, being gathered.
-type Gathering = Pin<Box<dyn Future<Output = Result<InputAnswers, CallError>> + Send>>;
+pub(crate) type Gathering = Pin<Box<dyn Future<Output = Result<InputAnswers, CallError>> + Send>>;
 
 /// What a call keeps in order to be sent again, should its server ask for input before it goes on.
 ///
@@ -48,12 +47,11 @@ pub(crate) struct Rounds {
     patience: Patience,
     /// How often the server has asked for input.
     asked: u32,
-    gathering: Option<Gathering>,
 }
 
 impl Rounds {
     pub(crate) fn new(first: Bytes, first_id: RequestId, mode: RoundMode, patience: Patience) -> Self {
-        Self { first, first_id, mode, patience, asked: 0, gathering: None }
+        Self { first, first_id, mode, patience, asked: 0 }
     }
 
     /// Whether the server has begun with the call: it was answered before, if not with a result.
@@ -72,7 +70,7 @@ impl Rounds {
         handle: &Arc<Handle>,
         method: &Method,
         required: InputRequired,
-    ) -> Result<(), CallError> {
+    ) -> Result<Gathering, CallError> {
         if self.mode == RoundMode::ByHand {
             return Err(CallError::InputRequired(Box::new(required)));
         }
@@ -86,23 +84,13 @@ impl Rounds {
         if required.asks_nothing() {
             let doublings = self.asked.saturating_sub(1).min(8);
             let pause = (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE);
-            self.gathering = Some(Box::pin(async move {
+            return Ok(Box::pin(async move {
                 sleep(pause).await;
                 Ok(InputAnswers::to(&required))
             }));
-            return Ok(());
         }
         let questions = questions(handle.shared.service.as_ref(), method, &required)?;
-        self.gathering = Some(Box::pin(gather(Arc::clone(handle), required, questions)));
-        Ok(())
-    }
-
-    /// Polls what is being gathered; pending also if nothing is.
-    pub(crate) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<Result<InputAnswers, CallError>> {
-        let Some(gathering) = &mut self.gathering else { return Poll::Pending };
-        let answers = std::task::ready!(gathering.as_mut().poll(cx));
-        self.gathering = None;
-        Poll::Ready(answers)
+        Ok(Box::pin(gather(Arc::clone(handle), required, questions)))
     }
 
     /// Writes the request once more, with the answers.
