@@ -215,7 +215,10 @@ fn write_params<P: Serialize + ?Sized>(
     }
     if !meta.text.is_empty() || token.is_some() {
         out.pop();
-        if out.len() > start + 1 {
+        // Raw JSON may have blanks before its brace, and nothing but blanks inside.
+        let written = out.trim_ascii_end().len();
+        out.truncate(written);
+        if written > start + 1 {
             out.push(b',');
         }
         out.extend_from_slice(b"\"_meta\":{");
@@ -320,6 +323,23 @@ mod tests {
         assert!(round(&meta, 9, Method::TOOLS_CALL).is_err());
         assert!(round(&meta, 7, Method::TOOLS_LIST).is_err());
         assert!(round(&MetaMembers::new(), 7, Method::TOOLS_CALL).is_err());
+    }
+
+    #[test]
+    fn meta_is_spliced_into_raw_params_whatever_blanks_they_have() {
+        let mut meta = MetaMembers::new();
+        meta.push("a", &1).unwrap();
+        for (params, expected) in [
+            ("{ }", r#"{"_meta":{"a":1}}"#),
+            ("{\r\n}", r#"{"_meta":{"a":1}}"#),
+            ("{ \"b\" : 2 }", r#"{ "b" : 2,"_meta":{"a":1}}"#),
+            (r#"{"b":" "}"#, r#"{"b":" ","_meta":{"a":1}}"#),
+        ] {
+            let params = RawJson::from_text(params).unwrap();
+            let frame = encode_notification(&Method::INITIALIZED, &params, &meta).unwrap();
+            let start = r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":"#;
+            assert_eq!(text(frame), format!("{start}{expected}}}"));
+        }
     }
 
     #[test]

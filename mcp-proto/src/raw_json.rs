@@ -131,13 +131,15 @@ fn leading_kind(object: &str) -> Option<&str> {
     is_plain.then_some(kind)
 }
 
-/// Whether `"type"` is somewhere in `text`. A search for it is dear to prepare; short texts are looked
-/// through for its rarest letter.
+/// Whether `text` may name a member `type`, in its letters or in escapes. A search is dear to prepare;
+/// short texts are looked through for the rarest byte.
 fn names_type(text: &[u8]) -> bool {
     const NAME: &[u8] = b"\"type\"";
+    const ESCAPE: &[u8] = b"\\u00";
     if text.len() > SHORT_BLOCK {
-        return memmem::find(text, NAME).is_some();
+        return memmem::find(text, NAME).is_some() || memmem::find(text, ESCAPE).is_some();
     }
-    memchr_iter(b'y', text)
-        .any(|at| text.get(at.saturating_sub(2)..).is_some_and(|text| text.starts_with(NAME)))
+    let begins = |at: usize, part| text.get(at..).is_some_and(|text| text.starts_with(part));
+    memchr_iter(b'y', text).any(|at| begins(at.saturating_sub(2), NAME))
+        || memchr_iter(b'\\', text).any(|at| begins(at, ESCAPE))
 }

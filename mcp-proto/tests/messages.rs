@@ -168,6 +168,7 @@ fn the_kind_of_a_block_is_found_wherever_it_stands_and_the_last_one_counts() {
         (r#"{"type":"image","text":"a","type":"text"}"#, "text", Some("a")),
         (r#"{"type":"text","text":"a","type":"hologram"}"#, "hologram", None),
         (r#"{"type":"te\u0078t","text":"a"}"#, "text", Some("a")),
+        (r#"{"type":"text","text":"a","\u0074ype":"hologram"}"#, "hologram", None),
     ] {
         let result: CallToolResult = read(&format!(r#"{{"content":[{block}]}}"#));
         assert_eq!(result.content[0].kind().as_deref(), Some(kind), "{block}");
