@@ -126,7 +126,8 @@ mod tests {
 
     fn ran(faults: &[&str]) -> Cell {
         let faults = faults.iter().map(|fault| (*fault).to_owned()).collect();
-        Cell::Run(Verdict { counts: Counts { graded: Graded { success: 2, skipped: 0 }, info: 1 }, faults })
+        let counts = Counts { graded: Graded { success: 2, skipped: 0 }, info: 1 };
+        Cell::Run(Verdict { counts, faults, is_only_timing: false })
     }
 
     #[test]
