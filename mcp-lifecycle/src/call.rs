@@ -1,9 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_proto::{ListTools, Method, Paginated, Request, code};
+use mcp_proto::{ListTools, Method, Paginated, Request, SubscriptionFilter, code};
 use mcp_session::{
-    CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession, Truncated, UnsupportedWhy,
+    CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession, SubscribeOptions, Subscription,
+    Truncated, UnsupportedWhy,
 };
 use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
@@ -39,6 +40,22 @@ pub(crate) async fn list<R: Paginated>(
 ) -> Result<Listed<R::Item>, CallError> {
     let path = Path::begin(server, R::METHOD, None, options)?;
     path.walk(|live, options| live.list::<R>(options, limits)).await
+}
+
+/// Opens a subscription on the connection that a call would take now. The permit goes with the way there.
+pub(crate) async fn subscribe(
+    server: &Server,
+    filter: SubscriptionFilter,
+    options: SubscribeOptions,
+) -> Result<Subscription, CallError> {
+    let path = Path::begin(server, Method::SUBSCRIPTIONS_LISTEN, None, CallOptions::default())?;
+    path.walk(|live, _| {
+        let session = live.session().clone();
+        drop(live);
+        let (filter, options) = (filter.clone(), options.clone());
+        async move { session.subscribe(filter, options).await }
+    })
+    .await
 }
 
 /// The one way of a call to a server: *admit* → *ready* → *gate* → *send* → *recover* → *account*.

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mcp_proto::{Paginated, PeerInfo, Request};
-use mcp_session::{CallOptions, ListLimits, Listed};
+use mcp_proto::{Paginated, PeerInfo, Request, SubscriptionFilter};
+use mcp_session::{CallOptions, ListLimits, Listed, SubscribeOptions, Subscription};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -67,6 +67,29 @@ impl ServerHandle {
         limits: ListLimits,
     ) -> Result<Listed<R::Item>, CallError> {
         crate::call::list::<R>(&self.server, options, limits).await
+    }
+
+    /// Asks to be told of the changes that `filter` names, on the connection of this moment.
+    ///
+    /// Waits for the server and for its turn as a [`call`](Self::call) does, 60 s by default, then as long
+    /// as `options` say; once it is open it is no call, and takes the place of none. It ends with its
+    /// connection ([`SubscriptionEnd::SessionGone`](mcp_session::SubscriptionEnd::SessionGone)) and keeps
+    /// no server awake. Nobody opens it again: subscribe anew after a random pause, and fetch what depends
+    /// on it.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`]; [`Session::subscribe`](mcp_session::Session::subscribe) names what is its own.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends what has begun of the subscription.
+    pub async fn subscribe(
+        &self,
+        filter: SubscriptionFilter,
+        options: SubscribeOptions,
+    ) -> Result<Subscription, CallError> {
+        crate::call::subscribe(&self.server, filter, options).await
     }
 
     /// What the server offered when it last became ready; `None` before that, and while it is parked,
