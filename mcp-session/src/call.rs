@@ -15,12 +15,13 @@ use tokio::time::Instant;
 use crate::era::Reply;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::Permit;
+use crate::next_round::NextRound;
 use crate::pending::{Door, Patience, Refused};
 use crate::progress::ProgressLane;
 use crate::rounds::{Gathering, Rounds};
 use crate::session::Handle;
 use crate::shared::{Entry, Farewell, Keeps, Shared};
-use crate::slot::{Ended, Found, Sending, Show, Slot};
+use crate::slot::{Ended, Found, Kept, Sending, Show, Slot};
 use crate::subscription::SubscriptionLane;
 
 /// A call in progress: a future of its result.
@@ -38,9 +39,6 @@ use crate::subscription::SubscriptionLane;
 /// at most. The permit is kept meanwhile. The time-out of the call rests while input is gathered, and
 /// each round has the whole of it; the deadline goes on and ends the call in any case. Where a person is
 /// asked, give a deadline that a person can keep.
-///
-/// What the server wants is seen by the poll that finds its answer. Until that poll comes there is nothing
-/// to end: neither the deadline nor the end of the session frees the permit. Poll the call, or drop it.
 ///
 /// # Cancel safety
 ///
@@ -110,6 +108,8 @@ pub(crate) struct InFlight {
     progress: Option<ProgressLane>,
     rounds: Option<Rounds>,
     started: Instant,
+    /// Whose entry it is, in a later round.
+    _place: Option<NextRound>,
 }
 
 impl<R: Request> Call<R> {
@@ -178,15 +178,15 @@ impl RawCall {
         else {
             return None;
         };
-        let Ended { result, permit } = ended;
+        let Ended { result, kept } = ended;
         let reply = result.and_then(|result| match self.handle.shared.agreed.get() {
             Some(agreed) => agreed.reply(self.handle.shared.transport.streams(), &self.method, result),
             None => Ok(Reply::Complete(result)),
         });
         let has_begun = call.rounds.as_ref().is_some_and(Rounds::has_begun);
         let end = match reply {
-            Ok(Reply::Complete(result)) => Ok((result, permit)),
-            Ok(Reply::InputRequired(required)) => match self.begin_round(call, *required, permit) {
+            Ok(Reply::Complete(result)) => Ok((result, kept.into_permit())),
+            Ok(Reply::InputRequired(required)) => match self.begin_round(call, *required, kept) {
                 Ok(()) => return None,
                 Err(error) => Err(error),
             },
@@ -196,30 +196,23 @@ impl RawCall {
         Some(end)
     }
 
-    /// Takes the place of the next round before anything is asked: from here on the call ends at its
-    /// deadline, or with its session, as in any round.
-    fn begin_round(
-        &mut self,
-        call: InFlight,
-        required: InputRequired,
-        permit: Option<Permit>,
-    ) -> Result<(), CallError> {
+    /// Goes over to the place of the next round, before anything is asked.
+    fn begin_round(&mut self, call: InFlight, required: InputRequired, kept: Kept) -> Result<(), CallError> {
         let InFlight { progress, rounds, started, .. } = call;
         let why = UnsupportedWhy::InputRequired;
         let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
         let gathering = rounds.gather(&self.handle, &self.method, required)?;
-        let slot = Arc::new(Slot::awaiting());
-        let wants_progress = progress.is_some();
-        let keeps = Keeps::ForNextRound;
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, lane: None };
-        let id = self.handle.shared.ids.next();
-        let taken_in = self.handle.shared.table().insert(id, entry, rounds.patience(), Door::Again);
-        match taken_in {
-            Ok(timer) => self.handle.shared.wake_driver(timer),
-            Err((refused, _entry)) => return Err(CallError::from(refused).of_later_round()),
-        }
-        self.id = id;
-        let call = InFlight { slot, progress, rounds: Some(rounds), started };
+        let place = match kept {
+            Kept::Round(place) => place,
+            // Nobody could see before now that it asks for input.
+            other => {
+                let permit = other.into_permit();
+                self.handle.shared.next_round(permit, rounds.patience(), progress.is_some(), started)
+            }
+        };
+        self.id = place.id;
+        let slot = Arc::clone(&place.slot);
+        let call = InFlight { slot, progress, rounds: Some(rounds), started, _place: Some(place) };
         self.state = State::Gathering(call, gathering);
         Ok(())
     }
@@ -246,10 +239,8 @@ impl RawCall {
 
     /// Ends the call between two rounds: the server waits for nothing, so there is nothing to cancel.
     fn give_in(&mut self, error: CallError) -> CallError {
+        // With its place. Somebody else may have ended it a moment before; it ends once, here.
         self.state = State::Done;
-        // Somebody else may have ended it a moment before; it ends once, here.
-        let taken = self.handle.shared.table().remove(self.id);
-        drop(taken);
         error.of_later_round()
     }
 }
@@ -319,10 +310,10 @@ impl Start {
         request.mirrored = mirrored;
         let slot = Arc::new(Slot::new(sending(shared, request)));
         let door = if matches!(pass, Pass::Session) { Door::Session } else { Door::Gate };
-        let keeps = match pass {
-            Pass::GateAndBack(_) => Keeps::ForNextPage,
-            _ if rounds.is_some() => Keeps::ForNextRound,
-            _ => Keeps::Nothing,
+        let keeps = match (&pass, &rounds) {
+            (Pass::GateAndBack(_), _) => Keeps::ForNextPage,
+            (_, Some(rounds)) => Keeps::ForNextRound(rounds.patience()),
+            (_, None) => Keeps::Nothing,
         };
         let permit = match pass {
             Pass::Session => None,
@@ -335,7 +326,7 @@ impl Start {
             Ok(timer) => shared.wake_driver(timer),
             Err((refused, _entry)) => return Err(refused.into()),
         }
-        Ok(InFlight { slot, progress, rounds, started })
+        Ok(InFlight { slot, progress, rounds, started, _place: None })
     }
 }
 

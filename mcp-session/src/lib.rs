@@ -11,6 +11,7 @@ mod handshake;
 mod inbound;
 mod inbox;
 mod list;
+mod next_round;
 mod options;
 mod pace;
 mod pending;

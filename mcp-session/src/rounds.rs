@@ -9,7 +9,7 @@ use mcp_proto::{
     ErrorObject, InputAnswers, InputRequired, Method, ProtocolVersion, RawJson, RequestId, ServerRequest,
     code, encode_round,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::options::RoundMode;
@@ -59,9 +59,9 @@ impl Rounds {
         self.asked > 0
     }
 
-    /// The limits of the round that comes next, which rest until it is sent.
+    /// The limits of a round.
     pub(crate) fn patience(&self) -> Patience {
-        self.patience.at_rest(Instant::now())
+        self.patience
     }
 
     /// Begins to gather what the server asks for. Nobody is asked anything if one thing cannot be given.

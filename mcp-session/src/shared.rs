@@ -13,11 +13,12 @@ use crate::era::Agreed;
 use crate::error::CallError;
 use crate::gate::Permit;
 use crate::inbox::Inbox;
+use crate::next_round::NextRound;
 use crate::options::{IdSource, SessionOptions};
-use crate::pending::{PendingTable, Timer};
+use crate::pending::{Door, Patience, PendingTable, Timer};
 use crate::served::Served;
 use crate::service::Service;
-use crate::slot::{Ended, Slot, Tried};
+use crate::slot::{Ended, Kept, Slot, Tried};
 use crate::subscription::{SubscriptionLane, Unsolicited};
 
 /// What the handles, the calls and the driver of one connection have in common.
@@ -36,10 +37,21 @@ pub(crate) struct Shared {
     /// Wakes the driver: an earlier deadline, or the end.
     pub(crate) driver: AtomicWaker,
     stopping: AtomicBool,
-    table: Mutex<PendingTable<Entry>>,
+    table: Arc<Table>,
     served: Mutex<Served>,
     pub(crate) unsolicited: Unsolicited,
     closed: watch::Sender<Option<Closed>>,
+}
+
+/// The pending calls, for callers and driver, one at a time.
+#[derive(Debug)]
+pub(crate) struct Table(Mutex<PendingTable<Entry>>);
+
+impl Table {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, PendingTable<Entry>> {
+        // The table leaves nothing half-done inside its methods, so a panic elsewhere does not matter.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One waiting call: everything it owns until it ends.
@@ -62,29 +74,14 @@ impl Entry {
 }
 
 /// For what an answered call keeps its permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Keeps {
     /// For the next page of a list.
     ForNextPage,
-    /// For a further round, should the answer ask for input.
-    ForNextRound,
+    /// For a further round within these limits, should the answer ask for input.
+    ForNextRound(Patience),
     /// It is free at once.
     Nothing,
-}
-
-impl Keeps {
-    /// Whether the permit stays with a call of this answer.
-    ///
-    /// A further round is known for certain only where the result is read. Here its type is searched
-    /// for: who has it in some text keeps a permit until then, and only who writes it with escapes
-    /// goes on without one.
-    fn hold(self, result: &Payload) -> bool {
-        match self {
-            Self::ForNextPage => true,
-            Self::ForNextRound => memmem::find(result.as_bytes(), b"input_required").is_some(),
-            Self::Nothing => false,
-        }
-    }
 }
 
 /// Whether the server can still be told anything when a session ends.
@@ -109,7 +106,7 @@ impl Shared {
             first_id: options.ids.upcoming(),
             driver: AtomicWaker::new(),
             stopping: AtomicBool::new(false),
-            table: Mutex::new(PendingTable::new(options.max_pending.max(1))),
+            table: Arc::new(Table(Mutex::new(PendingTable::new(options.max_pending.max(1))))),
             served: Mutex::default(),
             unsolicited: Unsolicited::default(),
             closed: watch::Sender::new(None),
@@ -127,8 +124,7 @@ impl Shared {
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, PendingTable<Entry>> {
-        // The table leaves nothing half-done inside its methods, so a panic elsewhere does not matter.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     pub(crate) fn served(&self) -> MutexGuard<'_, Served> {
@@ -137,13 +133,42 @@ impl Shared {
 
     /// Ends a call that was taken out of the table with an answer.
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
-        let Entry { slot, permit, keeps, lane, .. } = entry;
+        let Entry { slot, permit, keeps, wants_progress, started, lane } = entry;
         if let Some(lane) = lane {
             lane.end(self.end_of_subscription(result.clone()));
         }
-        // With nothing further to send, the permit is free before the caller can see the answer.
-        let permit = permit.filter(|_| result.as_ref().is_ok_and(|result| keeps.hold(result)));
-        slot.end(Ended { result, permit });
+        let kept = match (&result, keeps) {
+            (Ok(_), Keeps::ForNextPage) => permit.map_or(Kept::Nothing, Kept::Permit),
+            (Ok(result), Keeps::ForNextRound(patience)) if may_ask_for_input(result) => {
+                Kept::Round(self.next_round(permit, patience, wants_progress, started))
+            }
+            // With nothing further to send, the permit is free before the caller can see the answer.
+            _ => {
+                drop(permit);
+                Kept::Nothing
+            }
+        };
+        slot.end(Ended { result, kept });
+    }
+
+    /// Takes the place of the next round of a call. If the session has ended, so has the round.
+    pub(crate) fn next_round(
+        &self,
+        permit: Option<Permit>,
+        patience: Patience,
+        wants_progress: bool,
+        started: Instant,
+    ) -> NextRound {
+        let slot = Arc::new(Slot::awaiting());
+        let keeps = Keeps::ForNextRound(patience);
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, lane: None };
+        let id = self.ids.next();
+        let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
+        match taken_in {
+            Ok(timer) => self.wake_driver(timer),
+            Err((refused, entry)) => self.answer(entry, Err(refused.into())),
+        }
+        NextRound::new(Arc::clone(&self.table), id, slot)
     }
 
     /// Gives a call up that was taken out of the table: the send is stopped and the cancel is handed to
@@ -223,4 +248,12 @@ impl Shared {
             tracing::warn!("the server takes no more messages: an answer to it was dropped");
         }
     }
+}
+
+/// Whether an answer may ask for input.
+///
+/// That is known for certain only where the result is read. Here its type is searched for: who has it in
+/// some text keeps a place and a permit until then, and only who writes it with escapes goes on without.
+fn may_ask_for_input(result: &Payload) -> bool {
+    memmem::find(result.as_bytes(), b"input_required").is_some()
 }

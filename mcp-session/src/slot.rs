@@ -8,6 +8,7 @@ use mcp_transport::{SendError, Sent};
 
 use crate::error::CallError;
 use crate::gate::Permit;
+use crate::next_round::NextRound;
 
 /// The transport at work on one request.
 pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Sent, SendError>> + Send>>;
@@ -52,8 +53,27 @@ enum Outgoing {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) result: Result<Payload, CallError>,
-    /// The permit of an answered call whose caller wants to go on with it (the next page of a list).
-    pub(crate) permit: Option<Permit>,
+    pub(crate) kept: Kept,
+}
+
+/// What an answered call keeps, because it may go on.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    Nothing,
+    /// The permit, for the next page of a list.
+    Permit(Permit),
+    /// A place, if the answer asks for input.
+    Round(NextRound),
+}
+
+impl Kept {
+    /// The permit alone; a place is given up.
+    pub(crate) fn into_permit(self) -> Option<Permit> {
+        match self {
+            Self::Permit(permit) => Some(permit),
+            Self::Nothing | Self::Round(_) => None,
+        }
+    }
 }
 
 /// What a call finds in its slot.
@@ -224,7 +244,7 @@ mod tests {
     }
 
     fn ended() -> Ended {
-        Ended { result: Err(CallError::Overloaded), permit: None }
+        Ended { result: Err(CallError::Overloaded), kept: Kept::Nothing }
     }
 
     #[test]

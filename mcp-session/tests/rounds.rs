@@ -504,6 +504,57 @@ async fn s102_the_deadline_ends_a_call_whose_person_is_asked_also_when_nobody_po
 }
 
 #[tokio::test(start_paused = true)]
+async fn s102_a_call_that_is_asked_for_input_ends_in_time_although_nobody_has_looked_yet() {
+    for how in ["closed", "dropped", "late", "lost"] {
+        let desk = Desk::new();
+        let it = modern_served_by(&desk).await;
+        let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 0);
+        let live = gate.enter(soon()).await.unwrap();
+        let options = CallOptions::default().with_deadline(Instant::now() + seconds(20));
+        let mut call = ByHand::new(live.call(tool(), options));
+        assert!(call.poll().is_pending());
+        let first = it.peer.expect("tools/call").await;
+        it.peer.respond(first.id(), asking("now")).await;
+        settle().await;
+        assert_eq!((gate.in_flight(), it.session.in_flight()), (1, 1), "a further round needs both");
+        let mut call = Some(call);
+        match how {
+            "closed" => {
+                it.session.close(soon()).await;
+            }
+            "dropped" => drop(call.take()),
+            "late" => tokio::time::sleep(seconds(20)).await,
+            _ => it.peer.close(CloseReason::EndOfStream),
+        }
+        settle().await;
+        assert_eq!((gate.in_flight(), it.session.in_flight()), (0, 0), "{how}");
+        if let Some(mut call) = call {
+            let Poll::Ready(Err(ended)) = call.poll() else { panic!("{how}: no end") };
+            assert_eq!((ended.is_timeout(), ended.outcome()), (how == "late", CallOutcome::Unknown), "{how}");
+        }
+        assert_eq!((desk.asked().len(), sent(&it.peer), cancelled_ids(&it.peer).len()), (0, 1, 0), "{how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn i9_a_result_that_only_looks_like_a_question_stays_a_result_and_holds_nothing_for_ever() {
+    let it = modern_served_by(&Desk::new()).await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 0);
+    let live = gate.enter(soon()).await.unwrap();
+    let options = CallOptions::default().with_deadline(Instant::now() + seconds(20));
+    let mut call = ByHand::new(live.call(tool(), options));
+    assert!(call.poll().is_pending());
+    let request = it.peer.expect("tools/call").await;
+    it.peer.respond(request.id(), said("input_required")).await;
+    tokio::time::sleep(seconds(20)).await;
+    settle().await;
+    assert_gate_quiescent(&gate);
+    assert_quiescent(&it.session);
+    assert!(matches!(call.poll(), Poll::Ready(Ok(_))), "it came in time");
+    assert!(cancelled_ids(&it.peer).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_ends_while_a_person_is_asked_ends_the_call_as_begun() {
     for is_lost in [true, false] {
         let desk = Desk::new();
