@@ -91,7 +91,7 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> 
     decode_with(text, |deserializer| T::deserialize(deserializer))
 }
 
-/// Reads one JSON text by `read`, within the [allowance](crate::allowance) of its length.
+/// Reads one JSON text by `read`, within the [`allowance`] of its length.
 pub(crate) fn decode_with<T>(
     text: &str,
     read: impl Fn(&mut Reader<'_>) -> serde_json::Result<T>,
