@@ -186,6 +186,7 @@ impl Events {
         let put = self.on_end(SubscriptionEnd::Closed);
         if put == Put::Taken {
             self.waiting.clear();
+            (self.resources, self.bytes) = (0, 0);
         }
         put
     }
@@ -250,6 +251,10 @@ fn is_same_list(one: &SubscriptionEvent, other: &SubscriptionEvent) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     const TOOLS: SubscriptionEvent = SubscriptionEvent::ListChanged(ListKind::Tools);
@@ -376,5 +381,81 @@ mod tests {
         events.on_end(SubscriptionEnd::Completed);
         assert_eq!(events.on_acknowledged(wanted()), Put::Stray);
         assert_eq!(taken(&mut events), ["Completed", "-"]);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Acknowledge,
+        Close,
+        End,
+        Tools,
+        Take,
+        Update(u8),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            2 => Just(Step::Acknowledge),
+            1 => (0..8_u8).prop_map(|rare| if rare == 0 { Step::Close } else { Step::Take }),
+            1 => (0..4_u8).prop_map(|rare| if rare == 0 { Step::End } else { Step::Take }),
+            3 => Just(Step::Tools),
+            4 => Just(Step::Take),
+            9 => (0..6_u8).prop_map(Step::Update),
+        ]
+    }
+
+    proptest! {
+        /// In any order of events: whatever was taken in is told before the end, by its name or as a lag;
+        /// little waits; the end is told once.
+        #[test]
+        fn nothing_that_was_taken_in_is_lost(steps in prop::collection::vec(step(), 1..200)) {
+            let mut events = opening();
+            let mut untold: BTreeSet<String> = BTreeSet::new();
+            let mut ends = 0;
+            let mut is_closed = false;
+            for step in steps.into_iter().chain([Step::End]).chain(std::iter::repeat_n(Step::Take, 8)) {
+                match step {
+                    Step::Acknowledge => {
+                        events.on_acknowledged(wanted());
+                    }
+                    Step::Close => is_closed |= events.on_closed() == Put::Taken,
+                    Step::End => {
+                        events.on_end(SubscriptionEnd::Lost);
+                    }
+                    Step::Tools => {
+                        if events.on_event(TOOLS) == Put::Taken {
+                            untold.insert("Tools".to_owned());
+                        }
+                    }
+                    Step::Update(uri) => {
+                        if events.on_event(updated(&uri.to_string())) == Put::Taken {
+                            untold.insert(uri.to_string());
+                        }
+                    }
+                    Step::Take => match events.take() {
+                        Poll::Ready(Some(SubscriptionEvent::Ended(_))) => {
+                            ends += 1;
+                            prop_assert!(is_closed || untold.is_empty(), "never told: {untold:?}");
+                        }
+                        Poll::Ready(Some(SubscriptionEvent::Lagged)) => untold.retain(|name| name == "Tools"),
+                        Poll::Ready(Some(SubscriptionEvent::ListChanged(_))) => {
+                            prop_assert!(untold.remove("Tools"));
+                        }
+                        Poll::Ready(Some(SubscriptionEvent::ResourceUpdated(uri))) => {
+                            prop_assert!(untold.remove(&uri), "told twice: {uri}");
+                        }
+                        Poll::Ready(None) => prop_assert_eq!(ends, 1),
+                        Poll::Pending => prop_assert!(untold.is_empty(), "not told: {untold:?}"),
+                    },
+                }
+                prop_assert!(events.waiting.len() <= 4, "two resources, a list and a lag");
+                let bytes: usize = events.waiting.iter().map(|event| match event {
+                    SubscriptionEvent::ResourceUpdated(uri) => uri.len(),
+                    _ => 0,
+                }).sum();
+                prop_assert_eq!(events.bytes, bytes);
+            }
+            prop_assert_eq!(ends, 1);
+        }
     }
 }

@@ -115,7 +115,8 @@ impl Session {
     ///
     /// What the server has not declared is not asked for; see [`Subscription::honoured`]. Tasks
     /// (`task_ids`) are left out as well. A subscription holds no permit of a [`Gate`](crate::Gate), has
-    /// no deadline once it is open, and is not counted by [`in_flight`](Self::in_flight).
+    /// no deadline once it is open, and is not counted by [`in_flight`](Self::in_flight); in the modern era
+    /// it takes one of [`SessionOptions::max_pending`](crate::SessionOptions::max_pending) places.
     ///
     /// # Errors
     ///
