@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::member::Member;
 use crate::message::message;
 use crate::open_enum::open_enum;
-use crate::payload::decode;
+use crate::payload::{DecodeError, decode};
 use crate::raw_json::{RawJson, kind_of};
 use crate::resources::{Resource, ResourceContents};
 use crate::version::ProtocolVersion;
@@ -104,8 +104,9 @@ message! {
     ToolResultContent skipping "type" {
         /// Which use of a tool it answers, by the id of its [`ToolUseContent`].
         tool_use_id: String = "toolUseId", Required;
-        /// What the tool says, in blocks.
-        content: Vec<Content> = "content", Nullable;
+        /// What the tool says, in blocks. Those of a conversation are none here: a tool's answer or use
+        /// inside of it is kept as [`Content::Other`].
+        content: Vec<Content> = "content", BlocksInside;
         /// The same as a JSON value, as received; `Some` of `null` is a value.
         structured_content: Option<RawJson> = "structuredContent", Present;
         /// Whether the tool ran and failed; `content` then tells why.
@@ -248,27 +249,91 @@ impl Serialize for Content {
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Not serde's tagged enum: that one buffers the block as a tree, which loses raw values.
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        let (text, other) = (raw.get(), || Self::Other(raw.to_owned().into()));
-        if !text.starts_with('{') {
-            return Err(D::Error::custom("a content block must be an object"));
-        }
-        let read = match kind_of(text).as_deref() {
-            Some("audio") => decode(text).map(Self::Audio),
-            Some("image") => decode(text).map(Self::Image),
-            Some("resource") => decode(text).map(Self::Resource),
-            Some("resource_link") => decode(text).map(|link| Self::ResourceLink(Box::new(link))),
-            Some("text") => decode(text).map(Self::Text),
-            Some("tool_result") => decode(text).map(Self::ToolResult),
-            Some("tool_use") => decode(text).map(Self::ToolUse),
-            _ => return Ok(other()),
+        read_block(deserializer, |text, kind| match kind {
+            "tool_result" => Some(decode(text).map(Self::ToolResult)),
+            "tool_use" => Some(decode(text).map(Self::ToolUse)),
+            kind => read_plain(text, kind),
+        })
+    }
+}
+
+/// A block inside of a tool's answer.
+///
+/// If an answer could be inside of one, each level would be read as often as there are levels around
+/// it: the time for a frame would be its length times its depth.
+pub(crate) struct BlockInside(pub(crate) Content);
+
+impl Member for BlockInside {}
+
+impl<'de> Deserialize<'de> for BlockInside {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_block(deserializer, read_plain).map(Self)
+    }
+}
+
+/// Reads a block by `read`, which is given its text and its kind, and answers `None` to a kind that it
+/// does not know.
+fn read_block<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    read: impl FnOnce(&str, &str) -> Option<Result<Content, DecodeError>>,
+) -> Result<Content, D::Error> {
+    // Not serde's tagged enum: that one buffers the block as a tree, which loses raw values.
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    let text = raw.get();
+    if !text.starts_with('{') {
+        return Err(D::Error::custom("a content block must be an object"));
+    }
+    match kind_of(text).and_then(|kind| read(text, &kind)) {
+        Some(Ok(block)) => Ok(block),
+        // Its texts or numbers have no meaning at all (a lone surrogate): that is no odd block but a
+        // broken message.
+        Some(Err(error)) if error.is_syntax() => Err(D::Error::custom(error)),
+        _ => Ok(Content::Other(raw.to_owned().into())),
+    }
+}
+
+/// Reads a block of a kind that can be anywhere.
+fn read_plain(text: &str, kind: &str) -> Option<Result<Content, DecodeError>> {
+    Some(match kind {
+        "audio" => decode(text).map(Content::Audio),
+        "image" => decode(text).map(Content::Image),
+        "resource" => decode(text).map(Content::Resource),
+        "resource_link" => decode(text).map(|link| Content::ResourceLink(Box::new(link))),
+        "text" => decode(text).map(Content::Text),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_a_tools_answer_is_no_other_answer_and_no_use_of_a_tool() {
+        let text = r#"{"type":"text","text":"a"}"#;
+        let used = r#"{"type":"tool_use","id":"1","name":"w","input":{}}"#;
+        let answer = |inside: &str| {
+            format!(r#"{{"type":"tool_result","toolUseId":"1","content":[{inside}],"isError":true}}"#)
         };
-        match read {
-            // Its texts or numbers have no meaning at all (a lone surrogate): that is no odd block but
-            // a broken message.
-            Err(error) if error.is_syntax() => Err(D::Error::custom(error)),
-            read => Ok(read.unwrap_or_else(|_| other())),
+        let written = answer(&[text, used, &answer(text)].join(","));
+        let read: Content = serde_json::from_str(&written).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), written);
+        let Content::ToolResult(result) = read else { panic!("{read:?}") };
+        assert_eq!(result.content[0], Content::text("a"));
+        assert!(matches!(result.content[1..], [Content::Other(_), Content::Other(_)]), "{result:?}");
+        assert!(matches!(serde_json::from_str(used), Ok(Content::ToolUse(_))));
+    }
+
+    #[test]
+    fn answers_in_answers_are_not_looked_into() {
+        // Whoever looked into each of them would find the text without a meaning.
+        let (opening, closing) =
+            (r#"{"type":"tool_result","toolUseId":"1","content":["#, r#"],"a":1,"a":2}"#);
+        let inmost = r#"{"type":"text","text":"\ud800"}"#;
+        let nested = |levels| [&opening.repeat(levels), inmost, &closing.repeat(levels)].concat();
+        assert!(decode::<Content>(&nested(1)).is_err());
+        for levels in [2, 60] {
+            assert!(matches!(decode(&nested(levels)), Ok(Content::ToolResult(_))), "{levels}");
         }
     }
 }

@@ -103,10 +103,15 @@ pub(crate) fn decode_with<T>(
     };
     allowance::within(text.len(), || {
         read(text).or_else(|error| {
+            let error = DecodeError::new(&error);
+            // What has no meaning gets none by looking again.
+            if error.is_syntax() {
+                return Err(error);
+            }
             // serde refuses repeated members, and tells so only in words. This is the rare path: it may
-            // look for them whatever the error is.
+            // look for them whatever else the error is.
             let retried = keep_last(text).and_then(|rewritten| read(&rewritten).ok());
-            retried.ok_or_else(|| DecodeError::new(&error))
+            retried.ok_or(error)
         })
     })
 }
@@ -178,6 +183,8 @@ impl fmt::Debug for Payload {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::Deserialize;
+
     use super::*;
     use crate::{CallToolResult, Progress, RawJson};
 
@@ -237,6 +244,18 @@ mod tests {
     }
 
     #[test]
+    fn a_text_without_a_meaning_is_read_once() {
+        for (text, expected) in [(r#"{"a":"\ud800","a":1}"#, 1), (r#"{"a":true,"a":1}"#, 2)] {
+            let reads = std::cell::Cell::new(0);
+            let read = decode_with(text, |reader| {
+                reads.set(reads.get() + 1);
+                BTreeMap::<String, u8>::deserialize(reader)
+            });
+            assert_eq!((reads.get(), read.is_ok()), (expected, expected == 2), "{text}");
+        }
+    }
+
+    #[test]
     fn an_error_says_what_was_expected_and_never_what_came() {
         let error =
             |text: &'static str| payload(text).decode::<BTreeMap<String, u8>>().unwrap_err().to_string();
@@ -259,7 +278,7 @@ mod tests {
     #[derive(Debug)]
     struct RejectsAll;
 
-    impl<'de> serde::Deserialize<'de> for RejectsAll {
+    impl<'de> Deserialize<'de> for RejectsAll {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let text = String::deserialize(deserializer)?;
             Err(serde::de::Error::custom(format!("{text} is refused")))

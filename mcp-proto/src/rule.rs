@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error};
 use serde_json::value::RawValue;
 
+use crate::content::{BlockInside, Content};
 use crate::member::Member;
 use crate::payload::{decode, decode_with};
 use crate::raw_json::RawJson;
@@ -39,6 +40,9 @@ pub(crate) struct Hint;
 
 /// Absent and `null` mean the default, else it must be right; always written.
 pub(crate) struct Nullable;
+
+/// As [`Nullable`], for the blocks inside of a block.
+pub(crate) struct BlocksInside;
 
 /// As [`Nullable`], but not written when it is the default.
 pub(crate) struct Sparse;
@@ -155,6 +159,21 @@ impl<T: Member + Default> Rule<T> for Nullable {
     }
 
     fn is_written(_: &T) -> bool {
+        true
+    }
+}
+
+impl Rule<Vec<Content>> for BlocksInside {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Content>, D::Error> {
+        let blocks: Vec<BlockInside> = null_or(deserializer)?;
+        Ok(blocks.into_iter().map(|BlockInside(block)| block).collect())
+    }
+
+    fn absent() -> Option<Vec<Content>> {
+        Some(Vec::new())
+    }
+
+    fn is_written(_: &Vec<Content>) -> bool {
         true
     }
 }
