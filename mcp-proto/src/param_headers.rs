@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::escape::escape;
 use crate::header_value::encode_header_value;
-use crate::payload::decode;
+use crate::member::Member;
+use crate::payload::{decode, decode_with};
 use crate::raw_json::RawJson;
 
 /// The member of a property's schema that asks for its value in a header.
@@ -114,7 +115,8 @@ pub enum InvalidAnnotation {
     /// definition, or at the root.
     #[error("an annotation is not at a parameter, but below \"{0}\"")]
     Unreachable(String),
-    /// The schema seems to have annotations, and numbers or texts that cannot be read.
+    /// The schema seems to have annotations, and numbers or texts that cannot be read, or far more
+    /// entries than its length accounts for.
     #[error("the schema cannot be read")]
     Unreadable,
 }
@@ -137,7 +139,7 @@ pub enum MirrorError {
 }
 
 impl ParamHeaders {
-    /// Reads the annotations of an input schema.
+    /// Reads the annotations of an input schema. Takes at most eight times its length, and 4 MiB.
     ///
     /// # Errors
     ///
@@ -146,7 +148,8 @@ impl ParamHeaders {
         if !may_be_annotated(schema.get()) {
             return Ok(Self::default());
         }
-        let schema = schema.decode::<Value>().map_err(|_| InvalidAnnotation::Unreadable)?;
+        let schema = decode_with(schema.get(), |reader| Value::read(reader))
+            .map_err(|_| InvalidAnnotation::Unreadable)?;
         let Value::Object(schema) = schema else { return Ok(Self::default()) };
         if schema.contains_key(ANNOTATION) {
             return Err(InvalidAnnotation::Unreachable(String::new()));

@@ -1,9 +1,10 @@
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
+use crate::allowance;
+use crate::entries::Entries;
+use crate::member::Member;
 use crate::param_headers::{InvalidAnnotation, ParamHeaders, may_be_annotated};
-use crate::payload::Payload;
+use crate::payload::{Payload, decode_with};
 use crate::raw_json::RawJson;
 
 /// A tool that is left out of a list because its annotations break the rules.
@@ -56,19 +57,20 @@ impl SievedTools {
     }
 
     /// Looks at each tool in the result of `tools/list`. What is no tool stays for the reader to judge.
+    ///
+    /// Takes at most eight times the length of the page, and 4 MiB. A page with more entries than that
+    /// accounts for stays as it is, its tools unjudged.
     #[must_use]
     pub fn of_page(page: Payload) -> Self {
         let mut sieved = Self { page, tools: Vec::new(), rejected: Vec::new() };
-        let Ok(mut members) = sieved.page.decode::<BTreeMap<String, RawJson>>() else { return sieved };
-        let Some(Ok(mut tools)) = members.get("tools").map(RawJson::decode::<Vec<RawJson>>) else {
-            return sieved;
-        };
+        let Some(mut tools) = tools_of(&sieved.page) else { return sieved };
         tools.retain(|tool| sieved.keeps(tool));
         if !sieved.rejected.is_empty()
             && let Ok(kept) = RawJson::encode(&tools)
+            && let Ok(mut members) = sieved.page.decode::<Entries<RawJson>>()
         {
-            members.insert("tools".to_owned(), kept);
-            // A map of texts that were JSON before is JSON again.
+            members.insert("tools", kept);
+            // An object of texts that were JSON before is JSON again.
             sieved.page = Payload::encode(&members).unwrap_or(sieved.page);
         }
         sieved
@@ -85,6 +87,17 @@ impl SievedTools {
         }
         true
     }
+}
+
+/// The tools of a page, within one [allowance](crate::allowance) with what is to be said of each.
+fn tools_of(page: &Payload) -> Option<Vec<RawJson>> {
+    allowance::within(page.as_bytes().len(), || {
+        let members: Entries<RawJson> = page.decode().ok()?;
+        let tools: Vec<RawJson> =
+            decode_with(members.get("tools")?.get(), |reader| Vec::read(reader)).ok()?;
+        let said = size_of::<(String, ParamHeaders)>().max(size_of::<RejectedTool>());
+        allowance::take(said * tools.len()).then_some(tools)
+    })
 }
 
 #[cfg(test)]

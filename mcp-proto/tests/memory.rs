@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use mcp_proto::{
     CallToolResult, CompleteResult, DecodeError, Elicit, Frame, GetPromptResult, ListToolsResult, Message,
-    Payload, parse_frame, sniff_id,
+    Payload, SievedTools, parse_frame, sniff_id,
 };
 use serde::Deserialize;
 
@@ -247,6 +247,31 @@ fn lists_that_say_almost_nothing_are_refused_before_they_take_more_than_eight_ti
     let (result, factor) = factor::<ListToolsResult>(&icons);
     assert!(factor <= 8, "icons: {factor} times the text");
     assert!(result.is_err() || icons.decode::<ListToolsResult>().unwrap().tools[0].icons.is_none());
+}
+
+#[test]
+fn annotations_are_looked_for_within_the_same_limit() {
+    let in_schema = |part| {
+        long_payload(r#"{"tools":[{"name":"a","inputSchema":{"x":"x-mcp-header","enum":["#, part, "]}}]}")
+    };
+    let annotated = r#"{"name":"","inputSchema":{"type":"object","x-mcp-header":"A"}},"#;
+    let pages = [
+        ("no tools", long_payload(r#"{"x":"x-mcp-header","tools":["#, "0,", "]}"), 0),
+        ("no members", long_payload(r#"{"x":"x-mcp-header","#, r#""":0,"#, r#","tools":[]}"#), 0),
+        ("a schema of lists", in_schema("[0],"), 1),
+        ("a schema of objects", in_schema(r#"{"":0},"#), 1),
+        ("a schema of texts", in_schema(r#""","#), 1),
+        ("empty tools", long_payload(r#"{"x":"x-mcp-header","tools":["#, r#"{"name":""},"#, "]}"), 0),
+        ("invalid tools", long_payload(r#"{"tools":["#, annotated, "]}"), (2 << 20) / annotated.len()),
+    ];
+    for (name, page, rejected) in pages {
+        assert!(SievedTools::is_needed(&page), "{name}");
+        let mut sieved = None;
+        let peak = peak_of(|| sieved = Some(SievedTools::of_page(page.clone())));
+        let factor = peak.saturating_sub(FREE + CONSTANT).div_ceil(page.as_bytes().len());
+        assert!(factor <= 8, "{name}: {factor} times the text");
+        assert_eq!(sieved.unwrap().rejected.len(), rejected, "{name}");
+    }
 }
 
 #[test]

@@ -1,3 +1,5 @@
+mod tree;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -41,7 +43,13 @@ plain_members!(
 );
 
 /// Reads one member inside of another.
-struct Inside<T>(PhantomData<T>);
+pub(crate) struct Inside<T>(PhantomData<T>);
+
+impl<T> Default for Inside<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
 
 impl<'de, T: Member> DeserializeSeed<'de> for Inside<T> {
     type Value = T;
@@ -93,17 +101,22 @@ impl<T: Member> Member for Vec<T> {
                 f.write_str("a sequence")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
-                let mut list = Vec::new();
-                while let Some(entry) = entries.next_element_seed(Inside(PhantomData))? {
-                    if !allowance::take(size_of::<T>()) {
-                        return Err(A::Error::custom(TOO_MANY));
-                    }
-                    list.push(entry);
-                }
-                Ok(list)
+            fn visit_seq<A: SeqAccess<'de>>(self, entries: A) -> Result<Vec<T>, A::Error> {
+                read_list(entries)
             }
         }
         deserializer.deserialize_seq(ListVisitor(PhantomData))
     }
+}
+
+/// Reads the entries of a list, within the [`allowance`].
+pub(crate) fn read_list<'de, T: Member, A: SeqAccess<'de>>(mut entries: A) -> Result<Vec<T>, A::Error> {
+    let mut list = Vec::new();
+    while let Some(entry) = entries.next_element_seed(Inside::default())? {
+        if !allowance::take(size_of::<T>()) {
+            return Err(A::Error::custom(TOO_MANY));
+        }
+        list.push(entry);
+    }
+    Ok(list)
 }
