@@ -1,3 +1,5 @@
+use std::collections::{HashMap, HashSet};
+
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
@@ -237,7 +239,8 @@ impl FormSchema {
     /// The required fields that `content` does not fill in.
     #[must_use]
     pub fn lacks(&self, content: &Entries<FieldValue>) -> Vec<&str> {
-        self.required.iter().map(String::as_str).filter(|name| content.get(name).is_none()).collect()
+        let filled: HashSet<&str> = content.iter().map(|(name, _)| name).collect();
+        self.required.iter().map(String::as_str).filter(|name| !filled.contains(name)).collect()
     }
 
     /// The entries of `content` that the form does not take: values that their field refuses, and those
@@ -246,7 +249,8 @@ impl FormSchema {
     /// An answer is valid when this and [`FormSchema::lacks`] find nothing, but for the formats of texts.
     #[must_use]
     pub fn refuses<'a>(&self, content: &'a Entries<FieldValue>) -> Vec<&'a str> {
-        let is_taken = |name: &str, value| self.properties.get(name).is_some_and(|field| field.takes(value));
+        let fields: HashMap<&str, &FieldSchema> = self.properties.iter().collect();
+        let is_taken = |name: &str, value| fields.get(name).is_some_and(|field| field.takes(value));
         content.iter().filter(|(name, value)| !is_taken(name, value)).map(|(name, _)| name).collect()
     }
 }
@@ -274,9 +278,9 @@ impl FieldSchema {
         match (self, value) {
             (Self::Boolean(_), FieldValue::Boolean(_)) => true,
             (Self::MultiSelect(field), FieldValue::Many(chosen)) => {
-                let choices = field.choices();
+                let choices: HashSet<&str> = field.choices().iter().map(|choice| choice.value).collect();
                 is_between(chosen.len(), field.min_items, field.max_items)
-                    && chosen.iter().all(|text| choices.iter().any(|choice| choice.value == text))
+                    && chosen.iter().all(|text| choices.contains(text.as_str()))
             }
             (Self::Number(field), FieldValue::Number(number)) => field.takes(number),
             (Self::SingleSelect(field), FieldValue::Text(text)) => {
@@ -472,6 +476,10 @@ impl<'de> Deserialize<'de> for FieldValue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
     use crate::for_version;
 
@@ -528,6 +536,36 @@ mod tests {
                 .unwrap();
         assert_eq!(form.refuses(&wrong).join(" "), "l t i ? z m");
         assert_eq!(form.lacks(&Entries::new()), ["t"]);
+    }
+
+    #[test]
+    fn a_form_takes_time_in_proportion_to_its_size() {
+        const COUNT: usize = 200_000;
+        let check = || {
+            let names: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
+            let items = MultiSelectItems { values: Some(names.clone()), ..MultiSelectItems::default() };
+            let last = vec![names[COUNT - 1].clone(); COUNT];
+            let list = MultiSelectSchema { items, default: Some(last), ..MultiSelectSchema::default() };
+            assert!(FieldSchema::MultiSelect(list).default_value().is_some());
+
+            let field =
+                FieldSchema::Boolean(BooleanSchema { default: Some(true), ..BooleanSchema::default() });
+            let properties = names.iter().map(|name| (name.clone(), field.clone())).collect();
+            let form = FormSchema { properties, required: names, ..FormSchema::default() };
+            let content = form.defaults();
+            assert_eq!(
+                (content.len(), form.lacks(&content), form.refuses(&content)),
+                (COUNT, vec![], vec![])
+            );
+        };
+        // Comparing each with each would take many minutes.
+        let (done, is_done) = mpsc::sync_channel(1);
+        let checking = thread::spawn(move || {
+            check();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(60)).expect("in time");
+        checking.join().unwrap();
     }
 
     #[test]
