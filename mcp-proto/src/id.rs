@@ -4,10 +4,7 @@ use std::sync::Arc;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// Floats are read with an error of a few units in the last place. Below 2⁴⁸ such a unit is at most
-/// 1/32, so that an error can turn an integer into a fraction, which is refused, but never into
-/// another integer.
-const EXACT_FLOAT: f64 = 281_474_976_710_656.0;
+use crate::member::integer::whole;
 
 /// Names one request inside one connection: an integer or a string, never `null`.
 ///
@@ -89,11 +86,8 @@ impl Visitor<'_> for IdVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<RequestId, E> {
-        if number.fract() == 0.0 && number.abs() < EXACT_FLOAT {
-            #[expect(clippy::cast_possible_truncation, reason = "integral and below 2⁴⁸: exact")]
-            return Ok(RequestId::Number(number as i64));
-        }
-        Err(E::custom("id is a number but not an exact integer"))
+        let number = whole(number).ok_or_else(|| E::custom("id is a number but not an exact integer"))?;
+        Ok(RequestId::Number(number))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<RequestId, E> {

@@ -9,10 +9,11 @@
 )]
 
 use mcp_proto::{
-    CallTool, CallToolResult, ClientCapabilities, Content, DiscoverResult, GetPromptResult, Implementation,
-    Initialize, InitializeResult, ListPromptsResult, ListResourcesResult, ListTools, ListToolsResult,
-    LogLevel, LogMessage, MetaMembers, Method, Paginated, PeerInfo, ProtocolVersion, RawJson,
-    ReadResourceResult, Request, Role, ServerCapabilities, encode_request, for_version,
+    CallTool, CallToolResult, ClientCapabilities, Content, CreateMessage, DiscoverResult, ErrorObject,
+    GetPromptResult, Implementation, Initialize, InitializeResult, ListPromptsResult, ListResourcesResult,
+    ListTools, ListToolsResult, LogLevel, LogMessage, MetaMembers, Method, Paginated, PeerInfo,
+    ProtocolVersion, RawJson, ReadResourceResult, Request, Role, ServerCapabilities, TextSchema,
+    encode_request, for_version,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -358,4 +359,16 @@ fn every_public_type_can_be_shown_and_sent_to_another_thread() {
     shown_and_sent::<mcp_proto::probe::ProbeVerdict>();
     shown_and_sent::<mcp_proto::negotiation::VersionError>();
     shown_and_sent::<(PeerInfo, Content, ListToolsResult, ReadResourceResult, GetPromptResult)>();
+}
+
+#[test]
+fn integers_may_be_written_with_a_fraction_of_zero() {
+    let asked: CreateMessage = read(r#"{"messages":[],"maxTokens":100.0}"#);
+    assert_eq!(asked.max_tokens, 100);
+    let error: ErrorObject = read(r#"{"code":-32601.0,"message":"m"}"#);
+    assert_eq!(error.code, mcp_proto::code::METHOD_NOT_FOUND);
+    let result: ListToolsResult = read(r#"{"tools":[],"ttlMs":5e3}"#);
+    assert_eq!(result.ttl_ms, Some(5000));
+    let text: TextSchema = read(r#"{"minLength":1.0,"maxLength":1.5}"#);
+    assert_eq!((text.min_length, text.max_length), (Some(1), None));
 }

@@ -1,3 +1,4 @@
+pub(crate) mod integer;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -30,8 +31,6 @@ macro_rules! plain_members {
 plain_members!(
     (),
     bool,
-    i64,
-    u64,
     f64,
     String,
     Number,
