@@ -5,6 +5,7 @@ use serde_json::Number;
 
 use crate::entries::Entries;
 use crate::member::Member;
+use crate::member::exact_number::exact_number;
 use crate::message::message;
 use crate::open_enum::open_enum;
 use crate::payload::decode_with;
@@ -109,8 +110,8 @@ message! {
         minimum: Option<Number> = "minimum", Hint;
         /// The greatest one.
         maximum: Option<Number> = "maximum", Hint;
-        /// What to propose.
-        default: Option<Number> = "default", Hint, since V2025_11_25;
+        /// What to propose; none if 64 bits or a float cannot hold it as it is written.
+        default: Option<Number> = "default", ExactHint, since V2025_11_25;
     }
 }
 
@@ -209,9 +210,9 @@ pub enum FieldValue {
     Boolean(bool),
     /// Several texts out of a list (since 2025-11-25).
     Many(Vec<String>),
-    /// A number.
+    /// A number that 64 bits or a float hold as it is written.
     Number(Number),
-    /// Anything else, as received.
+    /// Anything else, as received; other numbers among it.
     Other(RawJson),
     /// A text, or one out of a list.
     Text(String),
@@ -468,7 +469,7 @@ impl<'de> Deserialize<'de> for FieldValue {
             Some(b'"') => raw.decode().map(Self::Text),
             Some(b't' | b'f') => raw.decode().map(Self::Boolean),
             Some(b'[') => decode_with(raw.get(), |reader| Vec::read(reader)).map(Self::Many),
-            _ => raw.decode().map(Self::Number),
+            _ => return Ok(exact_number(raw.get()).map_or(Self::Other(raw), Self::Number)),
         };
         Ok(read.unwrap_or(Self::Other(raw)))
     }
@@ -536,6 +537,19 @@ mod tests {
                 .unwrap();
         assert_eq!(form.refuses(&wrong).join(" "), "l t i ? z m");
         assert_eq!(form.lacks(&Entries::new()), ["t"]);
+    }
+
+    #[test]
+    fn f105_no_number_of_a_form_changes() {
+        for number in ["123456789012345678901234567890", "0.12345678901234567890", "1e400"] {
+            let form = form(&format!(r#"{{"n":{{"type":"number","default":{number}}}}}"#));
+            assert_eq!(form.defaults(), Entries::new(), "{number}");
+            let value: FieldValue = serde_json::from_str(number).unwrap();
+            assert_eq!(serde_json::to_string(&value).unwrap(), number);
+            assert!(matches!(value, FieldValue::Other(_)), "{number}");
+        }
+        let form = form(r#"{"n":{"type":"number","default":95.50}}"#);
+        assert_eq!(serde_json::to_string(&form.defaults()).unwrap(), r#"{"n":95.5}"#);
     }
 
     #[test]

@@ -6,10 +6,12 @@
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error};
+use serde_json::Number;
 use serde_json::value::RawValue;
 
 use crate::content::{BlockInside, Content};
 use crate::member::Member;
+use crate::member::exact_number::exact_number;
 use crate::payload::{decode, decode_with};
 use crate::raw_json::RawJson;
 
@@ -37,6 +39,10 @@ pub(crate) struct Present;
 
 /// As [`Optional`], but of a wrong kind it counts as absent.
 pub(crate) struct Hint;
+
+/// As [`Hint`], for a number that goes back to the server: one that cannot be held as it is written
+/// counts as absent.
+pub(crate) struct ExactHint;
 
 /// Absent and `null` mean the default, else it must be right; always written.
 pub(crate) struct Nullable;
@@ -145,6 +151,21 @@ impl<T: Member> Rule<Option<T>> for Hint {
     }
 
     fn is_written(value: &Option<T>) -> bool {
+        value.is_some()
+    }
+}
+
+impl Rule<Option<Number>> for ExactHint {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Number>, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        Ok(exact_number(raw.get()))
+    }
+
+    fn absent() -> Option<Option<Number>> {
+        Some(None)
+    }
+
+    fn is_written(value: &Option<Number>) -> bool {
         value.is_some()
     }
 }

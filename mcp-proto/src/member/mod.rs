@@ -1,3 +1,4 @@
+pub(crate) mod exact_number;
 pub(crate) mod integer;
 mod tree;
 
