@@ -15,6 +15,9 @@ pub use names::{LONGEST_NAME, mint};
 pub use scan::{Finding, scan};
 pub use schema::normalise;
 
+/// Longest input schema that is made a tree, in bytes: that can take a hundred times as many.
+const LONGEST_SCHEMA: usize = 256 * 1024;
+
 /// The tools that are offered right now: a snapshot that does not change.
 ///
 /// Servers stand in the order of their names, tools in the order of their server.
@@ -112,10 +115,14 @@ impl RegisteredTool {
 
     /// The schema of the arguments, in the form that large model providers take.
     ///
-    /// What the server itself wrote is in [`tool`](Self::tool).
+    /// One that cannot be read, or is longer than 256 KiB, is here the schema of any object. What the
+    /// server itself wrote is in [`tool`](Self::tool).
     #[must_use]
     pub fn input_schema(&self) -> Value {
-        normalise(self.tool.input_schema.decode().unwrap_or(Value::Null))
+        let schema = &self.tool.input_schema;
+        let is_short = schema.get().len() <= LONGEST_SCHEMA;
+        let tree = is_short.then(|| schema.decode().ok()).flatten();
+        normalise(tree.unwrap_or(Value::Null))
     }
 }
 
@@ -214,6 +221,19 @@ mod tests {
         let tool = &registry.tools()[0];
         assert_eq!(tool.input_schema(), serde_json::json!({"type": "object", "properties": {}}));
         assert_eq!(tool.findings, [Finding::Overrides]);
+    }
+
+    #[test]
+    fn a_schema_beyond_the_limit_becomes_that_of_any_object() {
+        let schema_of = |length: usize| {
+            let (opening, closing) = (r#"{"type":"object","properties":{},"title":""#, r#""}"#);
+            let title = "x".repeat(length - opening.len() - closing.len());
+            let mut tool = tools(&["a"]).remove(0);
+            tool.input_schema = mcp_proto::RawJson::from_text([opening, &title, closing].concat()).unwrap();
+            RegisteredTool::new("a".to_owned(), "s", tool).input_schema()
+        };
+        assert!(schema_of(LONGEST_SCHEMA).get("title").is_some());
+        assert_eq!(schema_of(LONGEST_SCHEMA + 1), serde_json::json!({"type": "object", "properties": {}}));
     }
 
     #[test]
