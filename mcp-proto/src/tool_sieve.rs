@@ -89,7 +89,7 @@ impl SievedTools {
     }
 }
 
-/// The tools of a page, within one [allowance](crate::allowance) with what is to be said of each.
+/// The tools of a page, within one [allowance] with what is to be said of each.
 fn tools_of(page: &Payload) -> Option<Vec<RawJson>> {
     allowance::within(page.as_bytes().len(), || {
         let members: Entries<RawJson> = page.decode().ok()?;
