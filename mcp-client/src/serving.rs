@@ -158,6 +158,9 @@ mod tests {
             let mut elicitation = ElicitationCapability::default();
             elicitation.url = Some(RawJson::empty_object());
             all.elicitation = Some(elicitation);
+            let mut sampling = SamplingCapability::default();
+            sampling.tools = Some(RawJson::empty_object());
+            all.sampling = Some(sampling);
             all
         }
     }
@@ -171,8 +174,12 @@ mod tests {
         serving.set_form(async |_, _| Ok(ElicitResult::decline()));
         assert_eq!(declared(&serving), r#"{"elicitation":{"form":{}},"roots":{}}"#);
         serving.set_rest(Arc::new(Rest));
-        assert_eq!(declared(&serving), r#"{"elicitation":{"form":{},"url":{}},"roots":{}}"#);
+        let rest = r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}"#;
+        assert_eq!(declared(&serving), rest);
         assert!(serving.handler().is_some());
+        // Whoever answers instead of the rest knows of no tools.
+        serving.set_sampling(async |_, _| Err(not_served()));
+        assert_eq!(declared(&serving), rest.replace(r#"{"tools":{}}"#, "{}"));
 
         let mut serving = Serving::default();
         serving.set_url(async |_, _| Ok(ElicitResult::accept_url()));
