@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn rendered(blocks_json: Value) -> String {
-        let parsed: Vec<Content> = serde_json::from_value(blocks_json).unwrap();
+        let parsed: Vec<Content> = serde_json::from_str(&blocks_json.to_string()).unwrap();
         blocks(&parsed)
     }
 
