@@ -183,9 +183,9 @@ pub enum ProtocolFault {
     /// and cut.
     #[error("unexpected result type {0}")]
     ResultType(String),
-    /// It was given what it asked for, but the request cannot be written again: its list of tools asks
-    /// for other headers by now, say.
-    #[error("the next round of the call cannot be written: {0}")]
+    /// It was to be given what it asked for, but the next round failed: the request cannot be written
+    /// again, since its list of tools asks for other headers by now, say, or was refused with a status.
+    #[error("the next round of the call failed: {0}")]
     NextRound(String),
     /// It asked for input again and again; the number is that of the rounds that were gone through.
     #[error("it asked for input {0} times and gave no result")]
@@ -266,11 +266,9 @@ impl CallError {
     /// The same error of a call that the server had begun with before: it may have acted on it.
     pub(crate) fn of_later_round(mut self) -> Self {
         match &mut self {
-            Self::Encode(_) | Self::Header(_) => Self::Protocol(ProtocolFault::NextRound(self.to_string())),
             // Not the refusal of the call as a whole, after which it could be begun again.
-            Self::Peer(error) if error.code == code::HEADER_MISMATCH => {
-                Self::Protocol(ProtocolFault::NextRound(self.to_string()))
-            }
+            Self::Encode(_) | Self::Header(_) | Self::Http(_) => self.in_next_round(),
+            Self::Peer(error) if error.code == code::HEADER_MISMATCH => self.in_next_round(),
             Self::FrameTooLarge { dispatch, .. }
             | Self::SessionGone { dispatch, .. }
             | Self::Timeout { dispatch, .. } => {
@@ -279,6 +277,10 @@ impl CallError {
             }
             _ => self,
         }
+    }
+
+    fn in_next_round(&self) -> Self {
+        Self::Protocol(ProtocolFault::NextRound(self.to_string()))
     }
 
     /// Whether a deadline ended the call, in the queue or after it.

@@ -1043,6 +1043,31 @@ fn r111_a_modern_call_over_http_goes_through_its_rounds_with_mirrored_headers() 
 }
 
 #[test]
+fn p2_a_status_that_refuses_a_later_round_does_not_say_that_the_call_did_not_begin() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let options = SessionOptions::default().with_handler(Desk::new() as _);
+        let mut opened = modern_with(&server, options).await;
+        let asked = json!({"q": {"method": "elicitation/create", "params": form("who?")}});
+        let asked = json!({"resultType": "input_required", "inputRequests": asked});
+        for status in ["400 Bad Request", "403 Forbidden", "429 Too Many Requests", "503 Service Unavailable"]
+        {
+            let (called, ()) = tokio::join!(call(&opened.session), async {
+                let first = opened.connection.request().await;
+                opened.connection.json("200 OK", "", &result(&first, &asked)).await;
+                opened.connection.request().await;
+                let head = format!("HTTP/1.1 {status}\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n");
+                opened.connection.write(&head).await;
+            });
+            let called = called.unwrap_err();
+            assert_eq!(called.outcome(), CallOutcome::Unknown, "{status}: {called:?}");
+            assert!(!called.is_retryable() && !called.is_rate_limited(), "{status}: {called:?}");
+        }
+        opened.close().await;
+    });
+}
+
+#[test]
 fn f123_a_modern_call_that_is_dropped_between_two_rounds_posts_nothing() {
     isolated(async |_| {
         let server = NetServer::bind().await;
