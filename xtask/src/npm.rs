@@ -13,7 +13,11 @@ use crate::shell;
 /// How long an installation may take.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Installs what `package.json` and `package-lock.json` in `pins` say into `folder`, unless it is there.
+/// A copy of the lock file that an installation was made from, written when it was complete.
+const INSTALLED: &str = "installed-lock.json";
+
+/// Installs what `package.json` and `package-lock.json` in `pins` say into `folder`, unless it is there
+/// already, down to the last line of the lock file.
 ///
 /// # Errors
 ///
@@ -22,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) fn install(pins: &Path, folder: &Path) -> Result<(), Failure> {
     let pinned = read_json(&pins.join("package.json"))?;
     let installed = |name: &str| read_json(&folder.join("node_modules").join(name).join("package.json"));
-    if verify(&pinned, installed).is_ok() {
+    if is_of(&pins.join("package-lock.json"), folder)? && verify(&pinned, installed).is_ok() {
         return Ok(());
     }
     fs::create_dir_all(folder).map_err(Failure::io("create", folder))?;
@@ -32,7 +36,15 @@ pub(crate) fn install(pins: &Path, folder: &Path) -> Result<(), Failure> {
     let mut npm = Command::new("npm");
     npm.current_dir(folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
     shell::capture_within(&mut npm, LIMIT, &folder.join("npm.txt"))?;
-    verify(&pinned, installed)
+    verify(&pinned, installed)?;
+    let (lock, mark) = (pins.join("package-lock.json"), folder.join(INSTALLED));
+    fs::copy(lock, &mark).map(drop).map_err(Failure::io("write", &mark))
+}
+
+/// Whether `folder` holds what this lock file says: an indirect dependency changes there alone.
+fn is_of(lock: &Path, folder: &Path) -> Result<bool, Failure> {
+    let wanted = fs::read(lock).map_err(Failure::io("read", lock))?;
+    Ok(fs::read(folder.join(INSTALLED)).is_ok_and(|installed| installed == wanted))
 }
 
 /// Compares the pins of a `package.json` with the manifests of what is installed.
@@ -61,6 +73,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_installation_is_of_the_lock_file_it_was_made_from() {
+        let folder = std::env::temp_dir().join(format!("xtask-npm-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let lock = folder.join("package-lock.json");
+        fs::write(&lock, "{}").unwrap();
+        assert!(!is_of(&lock, &folder).unwrap(), "an installation that was never completed");
+        fs::write(folder.join(INSTALLED), "{}").unwrap();
+        assert!(is_of(&lock, &folder).unwrap());
+        fs::write(&lock, "{ }").unwrap();
+        assert!(!is_of(&lock, &folder).unwrap(), "a lock file that has changed since");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn another_version_is_named() {
