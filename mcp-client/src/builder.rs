@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 
-use mcp_lifecycle::{AddError, ServerOptions, ServerSpec, Startup, SupervisorOptions};
+use mcp_lifecycle::{AddError, RecessOptions, ServerOptions, ServerSpec, Startup, SupervisorOptions};
 use mcp_proto::{
     CreateMessage, CreateMessageResult, ElicitForm, ElicitResult, ElicitUrl, ErrorObject, Redactor, Root,
     Secret,
@@ -302,7 +302,7 @@ impl Launch {
                 let name = server.name.as_str();
                 let connector = self.connector(&server, processes, redactor);
                 let connector = wrapped(self.wrap_connector.as_ref(), name, connector);
-                let options = self.serve(discreet(options(&server.settings), redactor));
+                let options = self.serve(discreet(options(&server), redactor));
                 let options = match &self.tune {
                     Some(tune) => tune(name, options),
                     None => options,
@@ -369,8 +369,14 @@ fn discreet(options: ServerOptions, redactor: &Arc<Redactor>) -> ServerOptions {
 }
 
 /// What a configuration says, in the terms of the lifecycle; what it does not say keeps its default.
-fn options(settings: &ServerSettings) -> ServerOptions {
+fn options(server: &ServerConfig) -> ServerOptions {
+    let settings = &server.settings;
     let mut options = ServerOptions::default();
+    if let Reach::Stdio(_) = server.reach {
+        let recess = RecessOptions::default();
+        options =
+            options.with_recess(recess.with_idle(settings.idle_timeout).with_age(settings.max_lifetime));
+    }
     if !settings.enabled {
         options = options.with_startup(Startup::Disabled);
     }

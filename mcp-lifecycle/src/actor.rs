@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_session::Session;
 use mcp_transport::{CloseReport, Connector, Ending};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -192,6 +193,9 @@ impl Actor {
         }
         let Some(link) = self.link.take() else { return };
         let generation = link.generation;
+        if self.draining == Some(generation) {
+            self.draining = None;
+        }
         match joined {
             Ok(closing) => self.on_closed(generation, closing),
             Err(error) if error.is_panic() => {
@@ -273,19 +277,23 @@ impl Actor {
 
     /// Tells the machine what has happened and does what it answers.
     fn feed(&mut self, event: Event) {
-        let before = self.machine.state();
-        match self.machine.on(event, Instant::now()) {
-            Ok(actions) => actions.into_iter().for_each(|action| self.execute(action)),
-            Err(illegal) => {
-                tracing::error!(server = %self.server.name, error = %illegal, "a broken invariant")
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let before = self.machine.state();
+            match self.machine.on(event, Instant::now()) {
+                Ok(actions) => next = actions.into_iter().filter_map(|action| self.execute(action)).last(),
+                Err(illegal) => {
+                    tracing::error!(server = %self.server.name, error = %illegal, "a broken invariant")
+                }
             }
-        }
-        if self.machine.state() != before {
-            self.announce();
+            if self.machine.state() != before {
+                self.announce();
+            }
         }
     }
 
-    fn execute(&mut self, action: Action) {
+    /// Does what the machine wants. If that was a question, this is the answer.
+    fn execute(&mut self, action: Action) -> Option<Event> {
         let link = |generation| self.link.as_ref().filter(|link: &&Link| link.generation == generation);
         match action {
             Action::Close(generation) => {
@@ -300,6 +308,11 @@ impl Actor {
             }
             Action::Drain(generation) => self.draining = Some(generation),
             Action::Finish => self.is_finished = true,
+            Action::Look(generation) => {
+                let session = link(generation).and_then(|link| link.session.as_ref());
+                let usage = self.server.usage(session.map_or(0, Session::subscriptions));
+                return Some(Event::Used(generation, usage));
+            }
             Action::Publish(generation) => {
                 if let Some(session) = link(generation).and_then(|link| link.session.clone()) {
                     self.server.gate.publish(generation, session);
@@ -312,6 +325,7 @@ impl Actor {
                 self.server.strike(generation);
             }
         }
+        None
     }
 
     fn announce(&self) {

@@ -14,6 +14,7 @@ use crate::error::{CallError, WaitingFor};
 use crate::server::{Server, left};
 use crate::state::State;
 use crate::stop_plan::later;
+use crate::uses::Use;
 
 /// Whether a request that may have run may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,7 @@ struct Path<'a> {
     /// How an earlier attempt ended that may have run: whatever becomes of the next, that stays true.
     unknown: Option<mcp_session::CallError>,
     _place: crate::server::Place<'a>,
+    _use: Option<Use<'a>>,
     _probe: Option<Probe<'a>>,
 }
 
@@ -136,6 +138,7 @@ impl<'a> Path<'a> {
             repeat,
             unknown: None,
             _place: place,
+            _use: server.begin_use(),
             _probe: probe,
         })
     }

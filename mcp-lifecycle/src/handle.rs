@@ -73,9 +73,9 @@ impl ServerHandle {
     ///
     /// Waits for the server and for its turn as a [`call`](Self::call) does, 60 s by default, then as long
     /// as `options` say; once it is open it is no call, and takes the place of none. It ends with its
-    /// connection ([`SubscriptionEnd::SessionGone`](mcp_session::SubscriptionEnd::SessionGone)) and keeps
-    /// no server awake. Nobody opens it again: subscribe anew after a random pause, and fetch what depends
-    /// on it.
+    /// connection ([`SubscriptionEnd::SessionGone`](mcp_session::SubscriptionEnd::SessionGone)). While it
+    /// is open it keeps the server awake; see [`RecessOptions`](crate::RecessOptions). Nobody opens it
+    /// again: subscribe anew after a random pause, and fetch what depends on it.
     ///
     /// # Errors
     ///
@@ -92,8 +92,8 @@ impl ServerHandle {
         crate::call::subscribe(&self.server, filter, options).await
     }
 
-    /// What the server offered when it last became ready; `None` before that, and while it is parked,
-    /// disabled or stopped. Its tools are those of the last fetch: a call that it refuses because its
+    /// What the server offered when it last became ready, also while it sleeps; `None` before that, and
+    /// while it is parked, disabled or stopped. Its tools are those of the last fetch: a call that it refuses because its
     /// headers do not fit (MCP 2026-07-28, HTTP) has them fetched anew.
     #[must_use]
     pub fn lists(&self) -> Option<Arc<Lists>> {

@@ -19,6 +19,7 @@ mod machine;
 mod options;
 mod orders;
 mod pace;
+mod recess;
 mod registry;
 mod report;
 mod root;
@@ -30,6 +31,7 @@ mod stop_plan;
 mod supervisor;
 mod timer;
 mod tool_refresh;
+mod uses;
 
 // Owning servers.
 pub use options::{KillHook, ServerOptions, ServerSpec, Startup, SupervisorOptions};
@@ -49,6 +51,7 @@ pub use status::ServerStatus;
 pub use backoff::BackoffOptions;
 pub use breaker::{BreakerOptions, BreakerState};
 pub use keepalive::KeepaliveOptions;
+pub use recess::RecessOptions;
 
 // What can go wrong.
 pub use error::{AddError, CallError, StillDraining, WaitingFor};

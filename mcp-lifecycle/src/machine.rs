@@ -15,11 +15,17 @@
 //!      │                            └── Wake or Reconnect from Backoff, Parked, Dormant, NeedsAuth
 //!      │
 //!      └── every state ── Stop ─▶ Draining ── nothing of a connection left ─▶ Stopped
+//!
+//!   Ready{g} ── nobody has used it for so long, or it is old and nobody uses it ─▶ Dormant
+//!   Ready{g} ── it is old and in use ─▶ Connecting{g+1}, once the calls on g have ended
 //! ```
 //!
 //! At most one connection exists at a time: *Connecting* first waits until the one before is `Gone`.
 //! A connection ends in two steps: `Lost` (no call can succeed any more, seen at once) and `Gone`
 //! (its task, streams and child are no more). Whatever is not drawn is [`Illegal`].
+
+mod action;
+mod event;
 
 use std::time::Duration;
 
@@ -28,95 +34,14 @@ use tokio::time::Instant;
 
 use crate::backoff::{Backoff, BackoffOptions};
 use crate::jitter::Jitter;
+use crate::recess::{Recess, RecessOptions, Verdict};
 use crate::state::{DormantReason, ParkReason, State};
+
+pub(crate) use action::{Action, Haste};
+pub(crate) use event::{Begin, Event, Loss, Usage};
 
 /// How far the probes of parked servers are spread, so that many do not wake together.
 const PARK_SPREAD_PERCENT: u32 = 20;
-
-/// What a machine is told. The numbers are generations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// A call needs the server.
-    Demand,
-    /// Switch it off.
-    Disable,
-    /// No call of the draining connection is left, or the time for that is over.
-    Drained(u64),
-    /// Switch it on.
-    Enable(Begin),
-    /// Nothing of the connection is left.
-    Gone(u64),
-    /// The connection could not be made, or broke.
-    Lost(u64, Loss),
-    /// A call has succeeded on the connection.
-    Proven(u64),
-    /// Somebody wants another connection than this one.
-    Reconnect(u64),
-    /// Stop for good.
-    Stop,
-    /// Time has passed.
-    Tick,
-    /// The connection is made, the handshake is done, the lists are loaded.
-    Up(u64, Era),
-    /// Somebody wants the server now: new credentials, new configuration, a person.
-    Wake,
-}
-
-/// When a server that is switched on begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begin {
-    Now,
-    OnDemand,
-}
-
-/// What a failed connection says about the next one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// Credentials are needed.
-    Auth,
-    /// The process ended by itself: nobody else is hit, and its successor is known to start.
-    Exited,
-    /// Pointless to try again without another configuration.
-    Permanent,
-    /// A legacy server did not survive the question which era it speaks.
-    ProbeKilled,
-    /// The handshake was answered, but not with anything that can be taken; the next one may be.
-    Rejected,
-    /// The handshake was answered, with an offer that can never be taken.
-    Refused,
-    /// May pass by itself.
-    Transient,
-}
-
-/// What the driver must do, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// End the connection; `Gone` follows.
-    Close(u64),
-    /// Make a connection; `Lost` or `Up` follows, and at last `Gone`.
-    Connect { generation: u64, era: Option<Era>, haste: Haste },
-    /// Give the calls on the connection their time; `Drained` follows.
-    Drain(u64),
-    /// Everything has ended.
-    Finish,
-    /// Let calls onto the connection.
-    Publish(u64),
-    /// Refuse new calls for good.
-    Refuse,
-    /// Let no more calls onto the connection.
-    Retract(u64),
-    /// The connection broke while it was in use: that counts against the server.
-    Strike(u64),
-}
-
-/// Whether a connection may have to wait because many others begin as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Haste {
-    /// Somebody asked for it.
-    AtOnce,
-    /// It follows a loss.
-    Paced,
-}
 
 /// An event that the machine has no transition for: a defect of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -133,14 +58,24 @@ pub(crate) struct Policy {
     pub(crate) park_after: u32,
     pub(crate) park_probe: Duration,
     pub(crate) stable_for: Duration,
+    pub(crate) recess: RecessOptions,
 }
 
 /// A connection that is being made, ready, or being wound down.
 #[derive(Debug, Clone, Copy)]
 struct Existing {
     generation: u64,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
     /// It broke, or its end was ordered: only `Gone` is still to come.
-    ending: bool,
+    Ending,
+    /// It is to be replaced: its calls may end, and no more come.
+    Leaving,
+    /// It is being made, or stands.
+    Live,
 }
 
 #[derive(Debug)]
@@ -159,6 +94,8 @@ pub(crate) struct Machine {
     proven: bool,
     /// When the present connection counts as stable.
     stable_at: Option<Instant>,
+    /// When the present connection is ended because nobody needs it, or because it is old.
+    recess: Recess,
     ever_ready: bool,
     /// What the server was found to speak, so that it is not asked again.
     era: Option<Era>,
@@ -173,6 +110,7 @@ impl Machine {
     pub(crate) fn new(policy: Policy, jitter: Jitter) -> Self {
         Self {
             backoff: Backoff::new(policy.backoff.clone()),
+            recess: Recess::new(policy.recess.clone()),
             policy,
             state: State::Disabled,
             generation: 0,
@@ -209,6 +147,7 @@ impl Machine {
             Event::Up(generation, era) if self.exists(generation) && !self.is_up(generation) => {
                 self.on_up(generation, era, now, &mut actions);
             }
+            Event::Used(generation, usage) => self.on_used(generation, usage, now, &mut actions),
             Event::Wake => self.on_wake(&mut actions),
             Event::Gone(_) | Event::Lost(..) | Event::Up(..) => {
                 return Err(Illegal { event, state: self.state });
@@ -222,7 +161,7 @@ impl Machine {
         match self.state {
             State::Backoff { until, .. } => Some(until),
             State::Parked { next_probe, .. } => Some(next_probe),
-            State::Ready { .. } => self.stable_at,
+            State::Ready { .. } => self.stable_at.into_iter().chain(self.recess.next_deadline()).min(),
             State::Connecting { .. }
             | State::Disabled
             | State::Dormant { .. }
@@ -261,9 +200,13 @@ impl Machine {
 
     fn on_drained(&mut self, generation: u64, actions: &mut Vec<Action>) {
         // The connection may have ended by itself meanwhile: then there is nothing left to close.
-        if self.state == State::Draining && self.is_live(generation) {
-            actions.push(Action::Retract(generation));
-            self.close(generation, actions);
+        match self.phase_of(generation) {
+            Some(Phase::Live) if self.state == State::Draining => {
+                actions.push(Action::Retract(generation));
+                self.close(generation, actions);
+            }
+            Some(Phase::Leaving) => self.close(generation, actions),
+            _ => {}
         }
     }
 
@@ -289,10 +232,11 @@ impl Machine {
     }
 
     fn on_lost(&mut self, generation: u64, loss: Loss, now: Instant, actions: &mut Vec<Action>) {
-        if !self.is_live(generation) {
+        let phase = self.phase_of(generation);
+        self.existing = Some(Existing { generation, phase: Phase::Ending });
+        if phase != Some(Phase::Live) {
             return; // It is being wound down already.
         }
-        self.existing = Some(Existing { generation, ending: true });
         let was_ready = self.state.is_ready();
         if was_ready || self.state == State::Draining {
             actions.push(Action::Retract(generation));
@@ -359,6 +303,8 @@ impl Machine {
         match self.state {
             State::Draining | State::Stopped => return,
             State::Ready { generation } => actions.extend([Action::Refuse, Action::Drain(generation)]),
+            // Its calls have their time already.
+            _ if self.is_leaving() => actions.push(Action::Refuse),
             _ => {
                 actions.push(Action::Refuse);
                 self.end_present(actions);
@@ -376,17 +322,38 @@ impl Machine {
         }
         match self.state {
             State::Backoff { .. } | State::Parked { .. } => self.connect(Haste::Paced, actions),
-            _ => {
-                self.stable_at = None;
-                self.proven = true;
-                self.unproven = 0;
-                self.backoff.on_stable();
+            _ => self.on_tick_while_ready(now, actions),
+        }
+    }
+
+    fn on_tick_while_ready(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if self.stable_at.is_some_and(|stable_at| now >= stable_at) {
+            self.stable_at = None;
+            self.proven = true;
+            self.unproven = 0;
+            self.backoff.on_stable();
+        }
+        if self.recess.is_due(now) {
+            actions.push(Action::Look(self.generation));
+        }
+    }
+
+    fn on_used(&mut self, generation: u64, usage: Usage, now: Instant, actions: &mut Vec<Action>) {
+        if self.state != (State::Ready { generation }) {
+            return;
+        }
+        match self.recess.on_look(usage, now) {
+            Verdict::Keep => {}
+            Verdict::Rest(why) => {
+                self.end_present(actions);
+                self.state = State::Dormant { why };
             }
+            Verdict::Replace => self.replace_present(actions),
         }
     }
 
     fn on_up(&mut self, generation: u64, era: Era, now: Instant, actions: &mut Vec<Action>) {
-        if !self.is_live(generation) {
+        if self.phase_of(generation) != Some(Phase::Live) {
             return; // Made too late: its end has been ordered already.
         }
         self.state = State::Ready { generation };
@@ -395,6 +362,7 @@ impl Machine {
         self.corrected = false;
         self.proven = false;
         self.stable_at = Some(now + self.policy.stable_for);
+        self.recess.on_up(now);
         actions.push(Action::Publish(generation));
     }
 
@@ -417,13 +385,13 @@ impl Machine {
     }
 
     fn open(&mut self, generation: u64, actions: &mut Vec<Action>) {
-        self.existing = Some(Existing { generation, ending: false });
+        self.existing = Some(Existing { generation, phase: Phase::Live });
         actions.push(Action::Connect { generation, era: self.era, haste: self.haste });
     }
 
     /// Orders the end of the present connection, unless it is ending already.
     fn end_present(&mut self, actions: &mut Vec<Action>) {
-        if let Some(Existing { generation, ending: false }) = self.existing {
+        if let Some(Existing { generation, phase: Phase::Live | Phase::Leaving }) = self.existing {
             if self.state.is_ready() {
                 actions.push(Action::Retract(generation));
             }
@@ -431,8 +399,16 @@ impl Machine {
         }
     }
 
+    /// Moves on to the next connection as soon as the calls of the present one have ended by themselves.
+    fn replace_present(&mut self, actions: &mut Vec<Action>) {
+        let Some(existing) = &mut self.existing else { return };
+        existing.phase = Phase::Leaving;
+        actions.extend([Action::Retract(existing.generation), Action::Drain(existing.generation)]);
+        self.connect(Haste::Paced, actions);
+    }
+
     fn close(&mut self, generation: u64, actions: &mut Vec<Action>) {
-        self.existing = Some(Existing { generation, ending: true });
+        self.existing = Some(Existing { generation, phase: Phase::Ending });
         actions.push(Action::Close(generation));
     }
 
@@ -470,9 +446,13 @@ impl Machine {
         self.existing.is_some_and(|existing| existing.generation == generation)
     }
 
-    /// Whether the connection exists and its end has neither come nor been ordered.
-    fn is_live(&self, generation: u64) -> bool {
-        self.existing.is_some_and(|existing| existing.generation == generation && !existing.ending)
+    /// How far the connection is, if it exists.
+    fn phase_of(&self, generation: u64) -> Option<Phase> {
+        self.existing.filter(|existing| existing.generation == generation).map(|existing| existing.phase)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.existing.is_some_and(|existing| existing.phase == Phase::Leaving)
     }
 
     fn is_up(&self, generation: u64) -> bool {

@@ -11,6 +11,7 @@ use crate::backoff::BackoffOptions;
 use crate::breaker::BreakerOptions;
 use crate::keepalive::KeepaliveOptions;
 use crate::machine::{Begin, Policy};
+use crate::recess::RecessOptions;
 
 const SIXTY_FOUR: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
@@ -85,6 +86,8 @@ pub struct ServerOptions {
     pub stable_for: Duration,
     /// How a silent connection is found out.
     pub keepalive: KeepaliveOptions,
+    /// When it is let go although it is well. Off by default.
+    pub recess: RecessOptions,
     /// How often a call may be sent at all, if repeating it is safe. Default 3.
     ///
     /// Whatever this says, a tool call that a server over HTTP refuses because its headers do not fit
@@ -110,6 +113,7 @@ impl Default for ServerOptions {
             park_probe: Duration::from_secs(300),
             stable_for: Duration::from_secs(30),
             keepalive: KeepaliveOptions::default(),
+            recess: RecessOptions::default(),
             attempts: 3,
             idempotent_tools: BTreeSet::new(),
         }
@@ -150,6 +154,8 @@ impl ServerOptions {
         with_stable_for: stable_for: Duration;
         /// Sets how a silent connection is found out.
         with_keepalive: keepalive: KeepaliveOptions;
+        /// Sets when it is let go although it is well.
+        with_recess: recess: RecessOptions;
         /// Sets how often a call may be sent.
         with_attempts: attempts: u32;
         /// Sets which tools may be repeated.
@@ -169,6 +175,7 @@ impl ServerOptions {
             park_after: self.park_after,
             park_probe: self.park_probe,
             stable_for: self.stable_for,
+            recess: self.recess.clone(),
         }
     }
 

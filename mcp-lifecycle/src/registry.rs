@@ -134,6 +134,8 @@ fn check(spec: &ServerSpec) -> Result<(), AddError> {
         ("keepalive.interval", options.keepalive.interval.is_some_and(|interval| interval.is_zero())),
         ("keepalive.reply_limit", options.keepalive.reply_limit.is_zero()),
         ("keepalive.misses", options.keepalive.misses == 0),
+        ("recess.idle", options.recess.idle.is_some_and(|limit| limit.is_zero())),
+        ("recess.age", options.recess.age.is_some_and(|limit| limit.is_zero())),
         ("breaker.open_after", options.breaker.open_after == 0),
     ];
     match zero.into_iter().find(|(_, is_zero)| *is_zero) {

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::jitter::Jitter;
 use crate::latch::Latch;
 use crate::lists::Lists;
-use crate::machine::Begin;
+use crate::machine::{Begin, Usage};
 use crate::options::ServerOptions;
 use crate::orders::Orders;
 use crate::report::ServerReport;
@@ -22,6 +22,7 @@ use crate::runtime::Runtime;
 use crate::state::{DormantReason, State};
 use crate::status::ServerStatus;
 use crate::tool_refresh::ToolRefresh;
+use crate::uses::{Use, Uses};
 
 /// What a server's owner, its connection and its callers have in common. It owns nothing that lives:
 /// the [`Actor`](crate::actor::Actor) does.
@@ -42,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) tool_refresh: ToolRefresh,
     /// What its connections, one after the other, have had served.
     pub(crate) handler_quota: HandlerQuota,
+    /// Counted only if it is let go when nobody uses it.
+    uses: Option<Uses>,
     account: Mutex<Account>,
     offer: Mutex<Option<Offer>>,
     /// Until when its owner may take to stop it, once it has begun to.
@@ -64,6 +67,7 @@ impl Server {
     pub(crate) fn new(name: String, options: ServerOptions, place: u64, runtime: Arc<Runtime>) -> Self {
         let name: Arc<str> = name.into();
         let account = Account::new(options.breaker.clone(), Jitter::for_server(runtime.seed, &name));
+        let uses = (!options.recess.is_off()).then(Uses::default);
         // What its owner will make of it first, so that nobody sees a state that never was.
         let state = match options.begin() {
             Some(Begin::Now) => State::Connecting { generation: 1, attempt: 1 },
@@ -94,6 +98,7 @@ impl Server {
             handled: watch::Sender::new(0),
             ended: Latch::new(),
             tool_refresh: ToolRefresh::default(),
+            uses,
             account: Mutex::new(account),
             offer: Mutex::default(),
             end_by: Mutex::default(),
@@ -121,6 +126,16 @@ impl Server {
         if has_opened {
             tracing::warn!(server = %self.name, "calls are refused: the server keeps failing");
         }
+    }
+
+    /// Counts a call, from here until the answer is dropped.
+    pub(crate) fn begin_use(&self) -> Option<Use<'_>> {
+        self.uses.as_ref().map(Uses::begin)
+    }
+
+    /// Whether anybody uses it, given how many subscriptions there are.
+    pub(crate) fn usage(&self, subscriptions: usize) -> Usage {
+        self.uses.as_ref().map_or(Usage::Busy, |uses| uses.look(subscriptions))
     }
 
     pub(crate) fn state(&self) -> State {

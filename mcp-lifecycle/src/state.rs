@@ -58,6 +58,10 @@ pub enum State {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DormantReason {
+    /// Its connection was as old as it may become, and nobody used it.
+    Age,
+    /// Nobody has used it for so long.
+    Idle,
     /// It starts with the first call and none has come.
     NotNeededYet,
 }

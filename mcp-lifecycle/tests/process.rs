@@ -15,8 +15,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use futures_util::future::join_all;
 use mcp_lifecycle::{
-    CallError, Failure, KeepaliveOptions, ParkReason, ServerHandle, ServerOptions, ServerSpec, State,
-    Supervisor, SupervisorOptions,
+    CallError, Failure, KeepaliveOptions, ParkReason, RecessOptions, ServerHandle, ServerOptions, ServerSpec,
+    State, Supervisor, SupervisorOptions,
 };
 use mcp_session::{CallOptions, CallOutcome};
 use mcp_transport::process::{Command, Graces, LocalProcesses, ProcessFactory};
@@ -119,6 +119,25 @@ fn f017_a_killed_server_ends_its_call_at_once_and_the_next_call_succeeds_by_itse
         assert_eq!((transcript.runs("hang"), transcript.runs("echo"), transcript.servers().len()), (1, 2, 2));
         let Some(Failure::Lost(closed)) = server.status().last_error.as_deref().cloned() else { panic!() };
         assert_eq!(*closed.reason(), mcp_transport::CloseReason::Exited(Exit::Signal(9)));
+        assert!(host.supervisor().shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn a_server_that_nobody_uses_has_no_process_until_the_next_call() {
+    isolated(async |_| {
+        let (host, (fixture, _folder)) = (Host::new(), fixture());
+        let recess = RecessOptions::default().with_idle(Some(milliseconds(200)));
+        let server = host.add(&fixture, plain().with_recess(recess));
+        for processes in 1..=2 {
+            let calls = join_all((0..10).map(|_| server.call(echo(), CallOptions::default())));
+            calls.await.into_iter().for_each(|result| drop(result.unwrap()));
+            assert_eq!(fixture.transcript().servers().len(), processes, "one start for all callers");
+            assert_eq!(alive(&fixture).len(), 1);
+            until(&server, |status| matches!(status.state, State::Dormant { .. }).then_some(())).await;
+            checks::until(seconds(1), "no process", || alive(&fixture).is_empty()).await;
+            assert!(server.lists().is_some());
+        }
         assert!(host.supervisor().shutdown().await.is_clean());
     });
 }

@@ -251,6 +251,13 @@ impl Session {
         self.handle.shared.table().count(Entry::is_call)
     }
 
+    /// Subscriptions that are open or being opened.
+    #[must_use]
+    pub fn subscriptions(&self) -> usize {
+        let asked = self.handle.shared.table().count(|entry| !entry.is_call());
+        asked + self.handle.shared.unsolicited.members()
+    }
+
     /// What was not as it should be since the session was opened.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -19,6 +19,9 @@ use super::value;
 /// Keys that other programs write into a server's entry and that mean nothing here.
 const FOREIGN_KEYS: &[&str] = &["alwaysAllow", "autoApprove", "description", "name", "trust"];
 
+/// Keys of programs alone.
+const PROGRAM_KEYS: &[&str] = &["idleTimeout", "maxLifetime"];
+
 /// Below this number of milliseconds, a number was probably meant to be seconds.
 const SUSPICIOUS_MILLISECONDS: u128 = 1000;
 
@@ -116,7 +119,10 @@ impl<'a> EntryReader<'a> {
         })?;
         let args = match &reach {
             Reach::Stdio(program) => program.args.as_slice(),
-            Reach::Http(_) => &[],
+            Reach::Http(_) => {
+                self.warn_of_program_keys(members);
+                &[]
+            }
         };
         for found in secrets::exposed(args) {
             let position = members.iter().find(|member| member.key == "args").map(|member| member.position);
@@ -132,6 +138,14 @@ impl<'a> EntryReader<'a> {
         }
         let secrets = reach.secrets();
         Ok(ServerConfig { name: entry.key.clone().into_owned(), reach, settings, secrets })
+    }
+
+    /// Warns of settings that mean nothing where no program is started.
+    fn warn_of_program_keys(&mut self, members: &[Member<'a>]) {
+        for member in members.iter().filter(|member| PROGRAM_KEYS.contains(&member.key.as_ref())) {
+            let place = self.place.key(&member.key, Some(member.position));
+            self.warn(place, "has no effect on a server with a \"url\"".to_owned());
+        }
     }
 
     fn setting(
@@ -152,6 +166,8 @@ impl<'a> EntryReader<'a> {
                 let number = value::count(raw, 1, MOST_IN_FLIGHT).map_err(at)?;
                 settings.in_flight = usize::try_from(number).ok().and_then(NonZeroUsize::new);
             }
+            "idleTimeout" => settings.idle_timeout = Some(self.duration(member, place)?),
+            "maxLifetime" => settings.max_lifetime = Some(self.duration(member, place)?),
             "idempotentTools" => settings.idempotent_tools = names(raw).map_err(at)?,
             "includeTools" => settings.tools.include = Some(names(raw).map_err(at)?),
             "excludeTools" | "disabledTools" => settings.tools.exclude.extend(names(raw).map_err(at)?),

@@ -143,6 +143,7 @@ mod tests {
                 "type": "stdio", "command": "npx", "args": ["-y", "srv", "${NONE:-x}"],
                 "env": {"KEY": "${TOKEN}", "PORT": 80, "ON": true}, "cwd": "sub",
                 "timeout": 30000, "connectTimeout": "5s", "era": "legacy", "inFlight": 1,
+                "idleTimeout": "10m", "maxLifetime": "8h",
                 "idempotentTools": ["get"], "includeTools": ["get", "put"], "disabledTools": ["put"],
                 "disabled": true, "autoApprove": ["x"], "description": "d"}}}"#,
         )
@@ -159,8 +160,19 @@ mod tests {
         assert_eq!(settings.timeout, Some(std::time::Duration::from_secs(30)));
         assert_eq!(settings.connect_timeout, Some(std::time::Duration::from_secs(5)));
         assert_eq!(settings.in_flight.map(NonZeroUsize::get), Some(1));
+        assert_eq!(settings.idle_timeout, Some(std::time::Duration::from_secs(600)));
+        assert_eq!(settings.max_lifetime, Some(std::time::Duration::from_secs(8 * 3600)));
         assert!(!settings.enabled && settings.idempotent_tools.contains("get"));
         assert!(settings.tools.allows("get") && !settings.tools.allows("put"));
+    }
+
+    #[test]
+    fn limits_of_a_program_mean_nothing_over_http() {
+        let entry = r#"{"mcpServers": {"s": {"url": "http://localhost/mcp", "idleTimeout": "10m"}}}"#;
+        let config = parse(entry).unwrap();
+        let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+        assert!(warning.to_string().contains("idleTimeout"), "{warning}");
+        assert!(warning.to_string().contains("no effect"), "{warning}");
     }
 
     #[test]

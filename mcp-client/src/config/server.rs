@@ -70,6 +70,12 @@ pub struct ServerSettings {
     pub era: EraPolicy,
     /// How many calls may be under way at once; 1 makes the server strictly serial.
     pub in_flight: Option<NonZeroUsize>,
+    /// How long nobody may have used a program before it is stopped; the next call starts it again.
+    /// `None`: it stays. Without effect on a server over HTTP.
+    pub idle_timeout: Option<Duration>,
+    /// How old a program may become before it is replaced, or stopped if nobody uses it. `None`: as old as
+    /// it can. Without effect on a server over HTTP.
+    pub max_lifetime: Option<Duration>,
     /// Tools that may be called again after a lost connection, by their own names.
     pub idempotent_tools: BTreeSet<String>,
     /// Which tools are offered.
@@ -173,6 +179,8 @@ impl Default for ServerSettings {
             connect_timeout: None,
             era: EraPolicy::Auto,
             in_flight: None,
+            idle_timeout: None,
+            max_lifetime: None,
             idempotent_tools: BTreeSet::new(),
             tools: ToolFilter::default(),
         }

@@ -10,6 +10,7 @@ fn policy() -> Policy {
         park_after: 5,
         park_probe: 300 * SECOND,
         stable_for: 30 * SECOND,
+        recess: RecessOptions::default(),
     }
 }
 
@@ -159,6 +160,76 @@ fn a_proven_process_that_exits_is_restarted_without_delay_once() {
     bench.on(Event::Proven(2));
     bench.lose(Loss::Exited);
     assert!(matches!(bench.state(), State::Backoff { .. }), "the second time in a row it backs off");
+}
+
+/// A ready server with these limits.
+fn resting(idle: Option<Duration>, age: Option<Duration>) -> Bench {
+    let recess = RecessOptions::default().with_idle(idle).with_age(age);
+    let mut bench = Bench::new();
+    bench.machine = Machine::new(Policy { recess, ..policy() }, Jitter::new(1));
+    bench.on(Event::Enable(Begin::Now));
+    bench.up();
+    bench.wait(); // thirty stable seconds
+    bench
+}
+
+#[test]
+fn a_server_that_nobody_uses_is_let_go_and_a_call_wakes_it() {
+    for (idle, age, why) in
+        [(Some(60 * SECOND), None, DormantReason::Idle), (None, Some(60 * SECOND), DormantReason::Age)]
+    {
+        let mut bench = resting(idle, age);
+        bench.now += 29 * SECOND;
+        assert_eq!(bench.on(Event::Tick), vec![], "not yet");
+        bench.now += SECOND;
+        assert_eq!(bench.on(Event::Tick), vec![Action::Look(1)]);
+        let free = Usage::Free { since: None };
+        assert_eq!(bench.on(Event::Used(1, free)), vec![Action::Retract(1), Action::Close(1)]);
+        assert_eq!(bench.state(), State::Dormant { why });
+        assert_eq!(bench.machine.next_deadline(), None);
+        assert_eq!(bench.on(Event::Demand), vec![], "the one before ends first");
+        assert_eq!(bench.on(Event::Gone(1)).len(), 1);
+        bench.up();
+        bench.lose(Loss::Transient);
+        assert!(matches!(bench.state(), State::Backoff { attempt: 2, .. }), "it was no failure");
+    }
+}
+
+#[test]
+fn i23_an_old_server_in_use_is_replaced_when_its_last_call_has_ended() {
+    let mut bench = resting(None, Some(60 * SECOND));
+    bench.wait_for_deadline();
+    assert_eq!(bench.on(Event::Tick), vec![Action::Look(1)]);
+    assert_eq!(bench.on(Event::Used(1, Usage::Busy)), vec![Action::Retract(1), Action::Drain(1)]);
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
+    assert_eq!(bench.machine.next_deadline(), None, "its calls have time");
+    assert_eq!(bench.on(Event::Reconnect(2)), vec![], "not begun yet");
+    assert_eq!(bench.on(Event::Drained(1)), vec![Action::Close(1)]);
+    let next = Action::Connect { generation: 2, era: Some(Era::Legacy), haste: Haste::Paced };
+    assert_eq!(bench.on(Event::Gone(1)), vec![next]);
+}
+
+#[test]
+fn an_old_server_that_breaks_while_its_calls_end_is_replaced_without_a_strike() {
+    let mut bench = resting(None, Some(60 * SECOND));
+    bench.wait_for_deadline();
+    bench.on(Event::Tick);
+    bench.on(Event::Used(1, Usage::Busy));
+    assert_eq!(bench.on(Event::Lost(1, Loss::Transient)), vec![]);
+    assert_eq!(bench.on(Event::Drained(1)), vec![], "nothing is left to close");
+    assert_eq!(bench.on(Event::Gone(1)).len(), 1);
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
+}
+
+#[test]
+fn stopping_an_old_server_that_is_being_replaced_leaves_its_calls_their_time() {
+    let mut bench = resting(None, Some(60 * SECOND));
+    bench.wait_for_deadline();
+    bench.on(Event::Tick);
+    bench.on(Event::Used(1, Usage::Busy));
+    assert_eq!(bench.on(Event::Stop), vec![Action::Refuse]);
+    assert_eq!(bench.on(Event::Drained(1)), vec![Action::Close(1)]);
+    assert_eq!(bench.on(Event::Gone(1)), vec![Action::Finish]);
 }
 
 #[test]
@@ -385,6 +456,7 @@ enum Step {
     Drained,
     TimePasses(u64),
     TimerRunsOut,
+    UsedFromNowOn(Usage),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -413,6 +485,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Drained),
         2 => (0_u64..100).prop_map(Step::TimePasses),
         4 => Just(Step::TimerRunsOut),
+        1 => prop_oneof![Just(Usage::Busy), Just(Usage::Subscribed), Just(Usage::Free { since: None })]
+            .prop_map(Step::UsedFromNowOn),
     ]
 }
 
@@ -432,17 +506,22 @@ struct World {
     refused: bool,
     finished: bool,
     newest: u64,
+    usage: Usage,
 }
 
 impl World {
     fn new() -> Self {
+        let recess = RecessOptions::default().with_idle(Some(40 * SECOND)).with_age(Some(200 * SECOND));
+        let mut bench = Bench::new();
+        bench.machine = Machine::new(Policy { recess, ..policy() }, Jitter::new(1));
         Self {
-            bench: Bench::new(),
+            bench,
             connection: None,
             published: None,
             refused: false,
             finished: false,
             newest: 0,
+            usage: Usage::Busy,
         }
     }
 
@@ -473,6 +552,10 @@ impl World {
                 self.bench.wait_for_deadline();
                 Event::Tick
             }
+            (Step::UsedFromNowOn(usage), _) => {
+                self.usage = usage;
+                return;
+            }
             _ => return,
         };
         self.feed(event);
@@ -480,8 +563,13 @@ impl World {
 
     fn feed(&mut self, event: Event) {
         let before = self.bench.state();
+        let mut asked = None;
         for action in self.bench.on(event) {
             match action {
+                Action::Look(generation) => {
+                    assert_eq!(self.published, Some(generation), "only what stands is looked at");
+                    asked = Some(generation);
+                }
                 Action::Connect { generation, .. } => {
                     assert!(self.connection.is_none(), "two connections after {event:?} in {before:?}");
                     assert!(generation > self.newest, "generations grow");
@@ -511,7 +599,10 @@ impl World {
                 }
             }
         }
-        self.check(event, before);
+        match asked {
+            Some(generation) => self.feed(Event::Used(generation, self.usage)),
+            None => self.check(event, before),
+        }
     }
 
     fn check(&self, event: Event, before: State) {

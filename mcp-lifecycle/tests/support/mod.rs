@@ -29,7 +29,7 @@ use mcp_transport::{
     CloseReport, Closed, ConnectError, Connection, Connector, Dispatch, Ending, Full, Inbound, Outbound,
     Receive, SendError, Sent, Streams, Transport,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
@@ -185,10 +185,14 @@ pub async fn accept(peer: &ScriptedPeer) {
 }
 
 pub async fn accept_initialize(peer: &ScriptedPeer) {
+    accept_initialize_with(peer, json!({"tools": {}})).await;
+}
+
+pub async fn accept_initialize_with(peer: &ScriptedPeer, capabilities: Value) {
     let request = peer.expect("initialize").await;
     let result = json!({
         "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {}},
+        "capabilities": capabilities,
         "serverInfo": {"name": "scripted", "version": "1"},
     });
     peer.respond(request.id(), result).await;

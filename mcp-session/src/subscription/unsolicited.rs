@@ -120,6 +120,11 @@ impl Drop for Member {
 }
 
 impl Unsolicited {
+    /// How many subscriptions are told.
+    pub(crate) fn members(&self) -> usize {
+        self.lock().lanes.len()
+    }
+
     /// All that are told, at this moment.
     pub(super) fn lanes(&self) -> Vec<Arc<SubscriptionLane>> {
         self.lock().lanes.clone()

@@ -1,0 +1,206 @@
+//! Servers that are let go although they are well: nobody uses them, or they are old.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use mcp_lifecycle::{DormantReason, KeepaliveOptions, RecessOptions, ServerHandle, ServerOptions, State};
+use mcp_proto::SubscriptionFilter;
+use mcp_session::{CallOptions, SubscribeOptions, SubscriptionEvent};
+use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
+use serde_json::json;
+use support::{Bench, echo, milliseconds, plain, ready, seconds, tool, until};
+use tokio::time::{Instant, sleep, sleep_until};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn idle(limit: Duration) -> ServerOptions {
+    plain().with_recess(RecessOptions::default().with_idle(Some(limit)))
+}
+
+fn aged(limit: Duration) -> ServerOptions {
+    plain().with_recess(RecessOptions::default().with_age(Some(limit)))
+}
+
+async fn dormant(server: &ServerHandle) -> DormantReason {
+    until(server, |status| match status.state {
+        State::Dormant { why } => Some(why),
+        _ => None,
+    })
+    .await
+}
+
+fn tools(server: &ServerHandle) -> usize {
+    server.lists().map_or(0, |lists| lists.tools.items.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_nobody_uses_is_stopped_keeps_its_lists_and_is_started_once_by_many_calls() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let served = script.clone();
+    let (server, connector) = bench.add_with("one", idle(MINUTE), move |_| served.start());
+    ready(&server).await;
+    sleep(seconds(30)).await; // nobody needs it
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    let last = Instant::now();
+    assert_eq!(dormant(&server).await, DormantReason::Idle);
+    assert_eq!(last.elapsed(), MINUTE, "from the end of the last call");
+    assert_eq!(tools(&server), 6, "a sleeping server still offers its tools");
+    sleep(100 * MINUTE).await; // nobody needs it now either
+    assert_eq!(connector.attempts(), 1);
+
+    for result in join_all((0..20).map(|_| server.call(echo(), CallOptions::default()))).await {
+        result.unwrap();
+    }
+    assert_eq!((connector.attempts(), script.log().runs("echo")), (2, 21));
+    assert_eq!(
+        bench.moves("one"),
+        ["connecting", "ready", "dormant", "connecting", "ready"],
+        "no loss, no backoff"
+    );
+    assert_eq!(server.status().losses, 0);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i23_a_call_in_the_moment_in_which_the_limit_passes_never_fails() {
+    let limit = MINUTE;
+    // At the limit in both orders of the two timers, and one millisecond beside it.
+    for (at, waits_first) in
+        [(limit - milliseconds(1), true), (limit, true), (limit, false), (limit + milliseconds(1), true)]
+    {
+        let mut bench = Bench::new();
+        let script = ServerScript::legacy();
+        let served = script.clone();
+        let (server, connector) = bench.add_with("one", idle(limit), move |_| served.start());
+        let (caller, added) = (server.clone(), Instant::now());
+        let call = async move {
+            if !waits_first {
+                ready(&caller).await;
+            }
+            sleep_until(added + at).await;
+            caller.call(echo(), CallOptions::default()).await
+        };
+        tokio::spawn(call).await.unwrap().unwrap();
+        assert_eq!(script.log().runs("echo"), 1);
+        assert!(connector.attempts() <= 2);
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_call_keeps_a_server_awake() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(3 * MINUTE));
+    let server = bench.add("one", &script, idle(MINUTE));
+    let options = CallOptions::default().with_timeout(5 * MINUTE).with_deadline(Instant::now() + 5 * MINUTE);
+    server.call(tool("slow"), options).await.unwrap();
+    let ended = Instant::now();
+    assert_eq!(server.status().state, State::Ready { generation: 1 });
+    dormant(&server).await;
+    assert_eq!(ended.elapsed(), MINUTE);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_subscription_keeps_a_server_awake_and_its_end_does_not_stop_it_at_once() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, idle(MINUTE));
+    let peer = connector.next_peer().await;
+    support::accept_initialize_with(&peer, json!({"tools": {"listChanged": true}})).await;
+    support::answer_tools(&peer).await;
+    ready(&server).await;
+    let mut wanted = SubscriptionFilter::default();
+    wanted.tools_list_changed = true;
+    let mut subscription = server.subscribe(wanted, SubscribeOptions::default()).await.unwrap();
+    sleep(10 * MINUTE).await; // it is told nothing, and waits all the same
+    assert_eq!(server.status().state, State::Ready { generation: 1 });
+    peer.send(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).await;
+    assert!(matches!(subscription.next().await, Some(SubscriptionEvent::ListChanged(_))));
+    sleep(MINUTE / 2).await; // half-way to the next look
+    drop(subscription);
+    let ended = Instant::now();
+    dormant(&server).await;
+    assert!(ended.elapsed() >= MINUTE && ended.elapsed() <= 2 * MINUTE, "{:?}", ended.elapsed());
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_server_that_nobody_uses_rests() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), aged(MINUTE));
+    ready(&server).await;
+    assert_eq!(dormant(&server).await, DormantReason::Age);
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    assert_eq!(server.status().state, State::Ready { generation: 2 });
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i23_an_old_server_in_use_finishes_its_calls_and_new_ones_wait_for_the_next_connection() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(seconds(30)));
+    let served = script.clone();
+    let (server, connector) = bench.add_with("one", aged(MINUTE), move |_| served.start());
+    ready(&server).await;
+    sleep(seconds(50)).await; // ten seconds before it is old
+    let mut running = Box::pin(server.call(tool("slow"), CallOptions::default()));
+    assert!(running.as_mut().now_or_never().is_none());
+    sleep(seconds(11)).await; // one second after
+    assert_eq!(server.status().state, State::Connecting { generation: 2, attempt: 1 });
+    let began = Instant::now();
+    let (running, waiting) = tokio::join!(running, server.call(echo(), CallOptions::default()));
+    running.unwrap();
+    waiting.unwrap();
+    assert_eq!(began.elapsed(), seconds(19), "as soon as the running call has ended");
+    assert_eq!((connector.attempts(), server.status().losses), (2, 0));
+    assert!(script.log().cancelled().is_empty());
+    assert_eq!(bench.moves("one"), ["connecting", "ready", "connecting", "ready"]);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_while_an_old_server_is_replaced_is_no_different() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(seconds(4)));
+    let server = bench.add("one", &script, aged(MINUTE));
+    ready(&server).await;
+    sleep(seconds(59)).await;
+    let mut slow = Box::pin(server.call(tool("slow"), CallOptions::default()));
+    let mut hung = Box::pin(server.call(tool("hang"), CallOptions::default()));
+    assert!(slow.as_mut().now_or_never().is_none() && hung.as_mut().now_or_never().is_none());
+    sleep(seconds(2)).await; // it is old, and its calls run
+    let began = Instant::now();
+    let (slow, hung, report) = tokio::join!(slow, hung, bench.supervisor.shutdown());
+    slow.unwrap();
+    hung.unwrap_err();
+    assert_eq!(began.elapsed(), seconds(5));
+    assert_eq!(report.servers[0].calls_cancelled, 1);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn keepalive_is_no_use_of_a_server() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let keepalive = KeepaliveOptions::default().with_interval(Some(seconds(10)));
+    let server = bench.add("one", &script, idle(MINUTE).with_keepalive(keepalive));
+    ready(&server).await;
+    let up = Instant::now();
+    dormant(&server).await;
+    assert_eq!(up.elapsed(), MINUTE);
+    assert!(script.log().count("ping") >= 5, "{}", script.log().count("ping"));
+    bench.end().await;
+}
