@@ -1,13 +1,15 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
+use zeroize::Zeroizing;
 
 /// A text that must never be shown: a token, a password, the value of a variable.
 ///
 /// `Debug` and `Display` print `[secret]`, errors of deserialisation never quote the value, and there
-/// is no `Serialize`. [`Secret::expose`] is the only way out.
+/// is no `Serialize`. [`Secret::expose`] is the only way out. Its memory is wiped when it is dropped;
+/// copies that others made of it, such as the text it was read from, are theirs to wipe.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// What stands in for a secret wherever one would have been shown.
@@ -15,7 +17,7 @@ impl Secret {
 
     /// Wraps `text`.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(Zeroizing::new(text.into()))
     }
 
     /// The text itself, for the one place that must send it.
@@ -27,13 +29,13 @@ impl Secret {
 
 impl From<String> for Secret {
     fn from(text: String) -> Self {
-        Self(text)
+        Self::new(text)
     }
 }
 
 impl From<&str> for Secret {
     fn from(text: &str) -> Self {
-        Self(text.to_owned())
+        Self::new(text)
     }
 }
 
@@ -53,7 +55,7 @@ impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The error of the inner reader quotes a value of a wrong kind ("invalid type: integer `42`").
         String::deserialize(deserializer)
-            .map(Self)
+            .map(Self::new)
             .map_err(|_| D::Error::custom("a secret must be written as a text"))
     }
 }

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "oauth")]
+pub mod auth;
 #[cfg(feature = "http")]
 mod clock;
 mod connection;
