@@ -40,6 +40,16 @@ pub(crate) fn within<T>(length: usize, read: impl FnOnce() -> T) -> T {
     read()
 }
 
+/// What is left of the allowance, to be [put back](set) when the text is read again.
+pub(crate) fn left() -> Option<usize> {
+    LEFT.get()
+}
+
+/// Puts back what was left, because what was taken since is given up.
+pub(crate) fn set(left: Option<usize>) {
+    LEFT.set(left);
+}
+
 /// Takes room for one more entry of `size` bytes; whether there is any. There always is outside of
 /// [`within`].
 pub(crate) fn take(size: usize) -> bool {

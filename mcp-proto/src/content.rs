@@ -1,14 +1,15 @@
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::de::{Deserializer, Error as _};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::member::Member;
-use crate::message::message;
+use crate::message::{NameReader, Object, Skipped, message};
 use crate::open_enum::open_enum;
-use crate::payload::{DecodeError, decode};
+use crate::payload::{DecodeError, decode, look};
 use crate::raw_json::{RawJson, kind_of};
 use crate::resources::{Resource, ResourceContents};
 use crate::version::ProtocolVersion;
@@ -249,11 +250,7 @@ impl Serialize for Content {
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_block(deserializer, |text, kind| match kind {
-            "tool_result" => Some(decode(text).map(Self::ToolResult)),
-            "tool_use" => Some(decode(text).map(Self::ToolUse)),
-            kind => read_plain(text, kind),
-        })
+        read_block(deserializer, Place::Message)
     }
 }
 
@@ -267,23 +264,97 @@ impl Member for BlockInside {}
 
 impl<'de> Deserialize<'de> for BlockInside {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_block(deserializer, read_plain).map(Self)
+        read_block(deserializer, Place::ToolResult).map(Self)
     }
 }
 
-/// Reads a block by `read`, which is given its text and its kind, and answers `None` to a kind that it
-/// does not know.
-fn read_block<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    read: impl FnOnce(&str, &str) -> Option<Result<Content, DecodeError>>,
-) -> Result<Content, D::Error> {
+/// What a block is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Message,
+    ToolResult,
+}
+
+/// A kind of block that this crate knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Audio,
+    Image,
+    Resource,
+    ResourceLink,
+    Text,
+    ToolResult,
+    ToolUse,
+}
+
+impl Kind {
+    /// The kind with that name, if it can be at that place.
+    fn of(name: &str, place: Place) -> Option<Self> {
+        Some(match name {
+            "audio" => Self::Audio,
+            "image" => Self::Image,
+            "resource" => Self::Resource,
+            "resource_link" => Self::ResourceLink,
+            "text" => Self::Text,
+            "tool_result" if place == Place::Message => Self::ToolResult,
+            "tool_use" if place == Place::Message => Self::ToolUse,
+            _ => return None,
+        })
+    }
+
+    fn read<'de, S: Source<'de>>(self, source: S) -> Result<Content, S::Error> {
+        match self {
+            Self::Audio => source.object().map(Content::Audio),
+            Self::Image => source.object().map(Content::Image),
+            Self::Resource => source.object().map(Content::Resource),
+            Self::ResourceLink => source.object().map(Box::new).map(Content::ResourceLink),
+            Self::Text => source.object().map(Content::Text),
+            Self::ToolResult => source.object().map(Content::ToolResult),
+            Self::ToolUse => source.object().map(Content::ToolUse),
+        }
+    }
+}
+
+/// What a block is read from, once its kind is known.
+trait Source<'de> {
+    type Error;
+
+    fn object<T: Object + DeserializeOwned>(self) -> Result<T, Self::Error>;
+}
+
+/// The text of the whole block.
+impl Source<'_> for &str {
+    type Error = DecodeError;
+
+    fn object<T: Object + DeserializeOwned>(self) -> Result<T, DecodeError> {
+        decode(self)
+    }
+}
+
+/// The members behind the kind.
+struct Behind<A>(A);
+
+impl<'de, A: MapAccess<'de>> Source<'de> for Behind<A> {
+    type Error = A::Error;
+
+    fn object<T: Object + DeserializeOwned>(self) -> Result<T, A::Error> {
+        T::read(self.0, Skipped::Already)
+    }
+}
+
+/// Reads a block: at the [first look](look) as it comes, else from its text.
+fn read_block<'de, D: Deserializer<'de>>(deserializer: D, place: Place) -> Result<Content, D::Error> {
+    if look::is_first() {
+        return deserializer.deserialize_map(AsItComes(place));
+    }
     // Not serde's tagged enum: that one buffers the block as a tree, which loses raw values.
     let raw = <&RawValue>::deserialize(deserializer)?;
     let text = raw.get();
     if !text.starts_with('{') {
         return Err(D::Error::custom("a content block must be an object"));
     }
-    match kind_of(text).and_then(|kind| read(text, &kind)) {
+    let kind = kind_of(text).and_then(|name| Kind::of(&name, place));
+    match kind.map(|kind| kind.read(text)) {
         Some(Ok(block)) => Ok(block),
         // Its texts or numbers have no meaning at all (a lone surrogate): that is no odd block but a
         // broken message.
@@ -292,21 +363,30 @@ fn read_block<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Reads a block of a kind that can be anywhere.
-fn read_plain(text: &str, kind: &str) -> Option<Result<Content, DecodeError>> {
-    Some(match kind {
-        "audio" => decode(text).map(Content::Audio),
-        "image" => decode(text).map(Content::Image),
-        "resource" => decode(text).map(Content::Resource),
-        "resource_link" => decode(text).map(|link| Content::ResourceLink(Box::new(link))),
-        "text" => decode(text).map(Content::Text),
-        _ => return None,
-    })
+/// Reads a block that begins with its kind and is as that kind asks for; refuses all others.
+struct AsItComes(Place);
+
+impl<'de> Visitor<'de> for AsItComes {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a content block")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
+        let kind = match map.next_key_seed(NameReader(|name: &str| name == "type"))? {
+            Some(true) => map.next_value_seed(NameReader(|name: &str| Kind::of(name, self.0)))?,
+            Some(false) | None => None,
+        };
+        let kind = kind.ok_or_else(|| A::Error::custom("a block of another kind"))?;
+        kind.read(Behind(map))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::CallToolResult;
 
     #[test]
     fn inside_a_tools_answer_is_no_other_answer_and_no_use_of_a_tool() {
@@ -322,6 +402,45 @@ mod tests {
         assert_eq!(result.content[0], Content::text("a"));
         assert!(matches!(result.content[1..], [Content::Other(_), Content::Other(_)]), "{result:?}");
         assert!(matches!(serde_json::from_str(used), Ok(Content::ToolUse(_))));
+    }
+
+    /// What is read of `block` in the text of a result, and in a look without a second one.
+    fn read_both_ways(block: &str) -> [Option<Content>; 2] {
+        let result = format!(r#"{{"content":[{{"type":"text","text":"before"}},{block}]}}"#);
+        let read = decode::<CallToolResult>(&result).ok();
+        let read = read.map(|mut result| result.content.pop().unwrap());
+        [read, serde_json::from_str(block).ok()]
+    }
+
+    #[test]
+    fn what_is_read_as_it_comes_is_what_a_closer_look_would_find() {
+        let odd = [
+            r#"{"type":"text","text":"a","type":"image"}"#,
+            r#"{"type":"weird","text":"a","type":"text"}"#,
+            r#"{"type":"text","text":"a","t\u0079pe":"x"}"#,
+            r#"{"type":"text","text":"a","text":"b"}"#,
+            r#"{"type":"text","text":"\ud800","type":"x"}"#,
+            r#"{"type":"text","text":5}"#,
+            r#"{"type":"text"}"#,
+            r#"{"type":5,"text":"a"}"#,
+            r#"{"text":"a","type":"text"}"#,
+            r#"{"t\u0079pe":"te\u0078t","text":"a"}"#,
+            r#"{"type":"weird","x":"\ud800"}"#,
+            r#"{"type":"text","text":"a","x":"\ud800","y":[1e400]}"#,
+            r#"{"type":"image","data":"a"}"#,
+            r#"{"type":"resource","resource":{"uri":"a"},"annotations":7}"#,
+            r#"{"type":"resource_link","uri":"a","size":-1}"#,
+            r#"{"type":"tool_result","toolUseId":"a","content":[{"type":"tool_use"},{"text":1}]}"#,
+            "{}",
+        ];
+        for block in odd {
+            let [read, expected] = read_both_ways(block);
+            assert!(expected.is_some() || block.contains(r#""text":"\ud800","type""#), "{block}");
+            assert_eq!(read, expected, "{block}");
+        }
+        for broken in [r#"{"type":"text","text":"\ud800"}"#, "5", r#"["type","text"]"#, "null"] {
+            assert_eq!(read_both_ways(broken), [None, None], "{broken}");
+        }
     }
 
     #[test]

@@ -35,7 +35,10 @@ macro_rules! message {
         }
 
         impl $crate::message::Object for $name {
-            fn read<'de, A: serde::de::MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+            fn read<'de, A: serde::de::MapAccess<'de>>(
+                mut map: A,
+                skipped: $crate::message::Skipped,
+            ) -> Result<Self, A::Error> {
                 #[allow(non_camel_case_types, dead_code, reason = "named after the members; not all skip one")]
                 enum Name {
                     $($member,)*
@@ -44,6 +47,7 @@ macro_rules! message {
                 }
                 $(let mut $member: Option<$type> = None;)*
                 let mut other = $crate::other_members::OtherMembers::default();
+                let mut skipped = skipped;
                 while let Some(found) = map.next_key_seed($crate::message::NameReader(|text: &str| match text {
                     $($wire => Name::$member,)*
                     $($skipped => Name::Skipped,)?
@@ -54,7 +58,10 @@ macro_rules! message {
                             let value = $crate::rule::Value::<$crate::rule::$rule, $type>::default();
                             $member = Some(map.next_value_seed(value)?);
                         })*
-                        Name::Skipped => drop(map.next_value::<serde::de::IgnoredAny>()?),
+                        Name::Skipped => {
+                            skipped.take_note()?;
+                            map.next_value::<serde::de::IgnoredAny>()?;
+                        }
                         Name::Other(text) => other.push(&text, map.next_value()?),
                     }
                 }
@@ -159,7 +166,25 @@ pub(crate) use {holds, in_words, message};
 
 /// What [`message!`] has declared.
 pub(crate) trait Object: Sized {
-    fn read<'de, A: MapAccess<'de>>(map: A) -> Result<Self, A::Error>;
+    /// Reads the members of an object, or what is left of them behind the one that is skipped.
+    fn read<'de, A: MapAccess<'de>>(map: A, skipped: Skipped) -> Result<Self, A::Error>;
+}
+
+/// Whether the member of an object has come that whoever reads it takes care of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Skipped {
+    Already,
+    NotYet,
+}
+
+impl Skipped {
+    /// It comes now. As of any member, a second one is refused here and left to whoever reads again.
+    pub(crate) fn take_note<E: Error>(&mut self) -> Result<(), E> {
+        match std::mem::replace(self, Self::Already) {
+            Self::Already => Err(E::custom("a member is repeated")),
+            Self::NotYet => Ok(()),
+        }
+    }
 }
 
 pub(crate) fn read<'de, T: Object, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
@@ -172,7 +197,7 @@ pub(crate) fn read<'de, T: Object, D: Deserializer<'de>>(deserializer: D) -> Res
         }
 
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-            T::read(map)
+            T::read(map, Skipped::NotYet)
         }
     }
     deserializer.deserialize_map(ObjectVisitor(PhantomData))

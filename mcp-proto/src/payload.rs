@@ -1,3 +1,5 @@
+pub(crate) mod look;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -102,7 +104,13 @@ pub(crate) fn decode_with<T>(
         reader.end().map(|()| value)
     };
     allowance::within(text.len(), || {
-        read(text).or_else(|error| {
+        let left = allowance::left();
+        let again = || {
+            // What the quick look has made is gone.
+            allowance::set(left);
+            look::last(|| read(text))
+        };
+        look::first(|| read(text)).unwrap_or_else(again).or_else(|error| {
             let error = DecodeError::new(&error);
             // What has no meaning gets none by looking again.
             if error.is_syntax() {
@@ -110,7 +118,7 @@ pub(crate) fn decode_with<T>(
             }
             // serde refuses repeated members, and tells so only in words. This is the rare path: it may
             // look for them whatever else the error is.
-            let retried = keep_last(text).and_then(|rewritten| read(&rewritten).ok());
+            let retried = keep_last(text).and_then(|rewritten| look::last(|| read(&rewritten)).ok());
             retried.ok_or(error)
         })
     })
