@@ -310,7 +310,8 @@ impl Actor {
             Action::Finish => self.is_finished = true,
             Action::Look(generation) => {
                 let session = link(generation).and_then(|link| link.session.as_ref());
-                let usage = self.server.usage(session.map_or(0, Session::subscriptions));
+                let all = session.map_or(0, Session::subscriptions);
+                let usage = self.server.usage(all.saturating_sub(self.server.own_subscriptions(generation)));
                 return Some(Event::Used(generation, usage));
             }
             Action::Publish(generation) => {

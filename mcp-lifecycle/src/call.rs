@@ -3,14 +3,15 @@ use std::time::Duration;
 
 use mcp_proto::{ListTools, Method, Paginated, Request, SubscriptionFilter, code};
 use mcp_session::{
-    CallOptions, CallOutcome, GateError, ListLimits, Listed, LiveSession, SubscribeOptions, Subscription,
-    Truncated, UnsupportedWhy,
+    CallOptions, CallOutcome, GateError, ListKind, ListLimits, Listed, LiveSession, SubscribeOptions,
+    Subscription, Truncated, UnsupportedWhy,
 };
 use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
 
 use crate::breaker::Admission;
 use crate::error::{CallError, WaitingFor};
+use crate::lists::Part;
 use crate::server::{Server, left};
 use crate::state::State;
 use crate::stop_plan::later;
@@ -315,7 +316,8 @@ impl<'a> Path<'a> {
             }
             Ok(tools) => {
                 tracing::info!(server = %server.name, generation, "tools fetched anew: a call had other headers than the server expects");
-                server.update_tools(generation, tools, session.rejected_tools());
+                let part = Part::Tools(tools, session.rejected_tools());
+                server.update_list(generation, ListKind::Tools, part);
                 turn.done();
                 true
             }

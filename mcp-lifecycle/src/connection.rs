@@ -9,8 +9,8 @@ use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Connector, En
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::event::ServerEvent;
 use crate::failure::{Failure, Stage};
+use crate::follow::follow;
 use crate::keepalive::{Due, Keepalive, Verdict};
 use crate::lists::Lists;
 use crate::machine::Haste;
@@ -65,6 +65,7 @@ impl Link {
 pub(crate) struct Task {
     server: Arc<Server>,
     connector: Arc<dyn Connector>,
+    generation: u64,
     era: Option<Era>,
     haste: Haste,
     close: CloseOrder,
@@ -87,6 +88,7 @@ pub(crate) fn prepare(
     let task = Task {
         server: Arc::clone(server),
         connector: Arc::clone(connector),
+        generation,
         era,
         haste,
         close: CloseOrder(close.subscribe()),
@@ -123,6 +125,7 @@ impl Task {
         let mut session = None;
         let life = Life {
             server: &self.server,
+            generation: self.generation,
             news: &self.news,
             suspicion: &self.suspicion,
             engine: &mut engine,
@@ -241,6 +244,7 @@ impl Engine {
 /// A connection between its opening and its loss.
 struct Life<'a> {
     server: &'a Arc<Server>,
+    generation: u64,
     news: &'a mpsc::Sender<News>,
     suspicion: &'a Notify,
     engine: &'a mut Engine,
@@ -264,7 +268,7 @@ impl Life<'_> {
             biased;
             closed = self.engine.ended() => Failure::Lost(closed),
             failure = watch_health(self.server, &session, self.suspicion) => failure,
-            failure = forward_events(self.server, &session) => failure,
+            failure = follow(self.server, self.generation, &session) => failure,
         }
     }
 }
@@ -332,14 +336,4 @@ async fn watch_health(server: &Server, session: &Session, suspicion: &Notify) ->
             }
         }
     }
-}
-
-/// Hands the session's events on. Never returns: the end of the session is seen elsewhere.
-async fn forward_events(server: &Server, session: &Session) -> Failure {
-    while let Some(event) = session.next_event().await {
-        if let Some(event) = ServerEvent::from_session(&server.name, event) {
-            server.runtime.emit(event);
-        }
-    }
-    std::future::pending().await
 }

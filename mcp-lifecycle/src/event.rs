@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mcp_proto::LogMessage;
-use mcp_session::{ListKind, SessionEvent};
+use mcp_session::{CallError, ListKind, SessionEvent};
 
 use crate::status::ServerStatus;
 
@@ -9,12 +9,38 @@ use crate::status::ServerStatus;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ServerEvent {
-    /// It announces that a list has changed: fetch it again.
+    /// It announces that a list has changed. It is fetched anew by itself: [`ListUpdated`](Self::ListUpdated)
+    /// follows, if the list is another one then.
     ListChanged {
         /// The server.
         server: Arc<str>,
         /// Which list.
         kind: ListKind,
+    },
+    /// A list was fetched anew and is another one now: see
+    /// [`ServerHandle::lists`](crate::ServerHandle::lists).
+    ///
+    /// Told of changes while a connection lasts; what a new connection offers is known when it is
+    /// [`Ready`](crate::State::Ready).
+    ListUpdated {
+        /// The server.
+        server: Arc<str>,
+        /// The connection that told it.
+        generation: u64,
+        /// Which list.
+        kind: ListKind,
+    },
+    /// A list that has changed could not be fetched. The old one stays, and it is tried again; see
+    /// [`ServerOptions::refresh`](crate::ServerOptions::refresh).
+    ListUpdateFailed {
+        /// The server.
+        server: Arc<str>,
+        /// The connection that it was asked on.
+        generation: u64,
+        /// Which list.
+        kind: ListKind,
+        /// Why.
+        error: Arc<CallError>,
     },
     /// It has written a log line, untrusted.
     Log {
@@ -45,7 +71,10 @@ impl ServerEvent {
     #[must_use]
     pub fn server(&self) -> &str {
         match self {
-            Self::ListChanged { server, .. } | Self::Log { server, .. } => server,
+            Self::ListChanged { server, .. }
+            | Self::ListUpdated { server, .. }
+            | Self::ListUpdateFailed { server, .. }
+            | Self::Log { server, .. } => server,
             Self::StateChanged { status } => &status.name,
         }
     }

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::CallError;
+use crate::following::Following;
 use crate::lists::Lists;
 use crate::server::Server;
 use crate::status::ServerStatus;
@@ -75,7 +76,7 @@ impl ServerHandle {
     /// as `options` say; once it is open it is no call, and takes the place of none. It ends with its
     /// connection ([`SubscriptionEnd::SessionGone`](mcp_session::SubscriptionEnd::SessionGone)). While it
     /// is open it keeps the server awake; see [`RecessOptions`](crate::RecessOptions). Nobody opens it
-    /// again: subscribe anew after a random pause, and fetch what depends on it.
+    /// again; [`follow`](Self::follow) is for that.
     ///
     /// # Errors
     ///
@@ -92,9 +93,21 @@ impl ServerHandle {
         crate::call::subscribe(&self.server, filter, options).await
     }
 
-    /// What the server offered when it last became ready, also while it sleeps; `None` before that, and
-    /// while it is parked, disabled or stopped. Its tools are those of the last fetch: a call that it refuses because its
-    /// headers do not fit (MCP 2026-07-28, HTTP) has them fetched anew.
+    /// Follows the changes that `filter` names, over all connections of the server.
+    ///
+    /// The first opening waits for the server as long as it takes, and wakes one that sleeps; later ones
+    /// do not. While it is open it keeps the server awake, as any subscription does. What the server does
+    /// not tell is told by [`Following::next`], as everything is.
+    pub fn follow(&self, filter: SubscriptionFilter, options: SubscribeOptions) -> Following {
+        Following::new(Arc::clone(&self.server), filter, options)
+    }
+
+    /// What the server offers, also while it sleeps; `None` before it was first ready, and while it is
+    /// parked, disabled or stopped.
+    ///
+    /// Fetched when it becomes ready. A list that it says to have changed is fetched anew, and so are its
+    /// tools when it refuses a call because its headers do not fit (MCP 2026-07-28, HTTP);
+    /// [`ServerEvent::ListUpdated`](crate::ServerEvent::ListUpdated) tells of the new one.
     #[must_use]
     pub fn lists(&self) -> Option<Arc<Lists>> {
         self.server.offer().map(|offer| offer.lists)

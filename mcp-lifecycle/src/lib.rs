@@ -10,6 +10,8 @@ mod connection;
 mod error;
 mod event;
 mod failure;
+mod follow;
+mod following;
 mod handle;
 mod jitter;
 mod keepalive;
@@ -20,6 +22,7 @@ mod options;
 mod orders;
 mod pace;
 mod recess;
+mod refresh;
 mod registry;
 mod report;
 mod root;
@@ -38,6 +41,7 @@ pub use options::{KillHook, ServerOptions, ServerSpec, Startup, SupervisorOption
 pub use supervisor::{Removal, Shutdown, Supervisor};
 
 // Using one.
+pub use following::{FollowEnd, FollowEvent, Following};
 pub use handle::ServerHandle;
 pub use lists::Lists;
 
@@ -52,6 +56,7 @@ pub use backoff::BackoffOptions;
 pub use breaker::{BreakerOptions, BreakerState};
 pub use keepalive::KeepaliveOptions;
 pub use recess::RecessOptions;
+pub use refresh::RefreshOptions;
 
 // What can go wrong.
 pub use error::{AddError, CallError, StillDraining, WaitingFor};

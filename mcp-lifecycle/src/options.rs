@@ -12,6 +12,7 @@ use crate::breaker::BreakerOptions;
 use crate::keepalive::KeepaliveOptions;
 use crate::machine::{Begin, Policy};
 use crate::recess::RecessOptions;
+use crate::refresh::RefreshOptions;
 
 const SIXTY_FOUR: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
@@ -64,8 +65,10 @@ pub struct ServerOptions {
     /// How its sessions are opened, who answers what it asks, and the limits of a call. The name of the
     /// server is set by the supervisor.
     pub session: SessionOptions,
-    /// How much of its lists is fetched when it connects.
+    /// How much of its lists is fetched when it connects, and when they change.
     pub lists: ListLimits,
+    /// When a list is fetched anew that has changed.
+    pub refresh: RefreshOptions,
     /// Opening, handshake and lists together must take no longer. Default 60 s.
     pub connect_limit: Duration,
     /// How long one connection may take to end when its server is not stopped. Default 6 s.
@@ -103,6 +106,7 @@ impl Default for ServerOptions {
             startup: Startup::AtOnce,
             session: SessionOptions::default(),
             lists: ListLimits::default(),
+            refresh: RefreshOptions::default(),
             connect_limit: Duration::from_secs(60),
             close_limit: Duration::from_secs(6),
             in_flight: SIXTY_FOUR,
@@ -134,6 +138,8 @@ impl ServerOptions {
         with_session: session: SessionOptions;
         /// Sets how much of the lists is fetched.
         with_lists: lists: ListLimits;
+        /// Sets when a list is fetched anew that has changed.
+        with_refresh: refresh: RefreshOptions;
         /// Sets the limit of connecting.
         with_connect_limit: connect_limit: Duration;
         /// Sets the limit of closing.

@@ -131,6 +131,7 @@ fn check(spec: &ServerSpec) -> Result<(), AddError> {
         ("park_after", options.park_after == 0),
         ("park_probe", options.park_probe.is_zero()),
         ("attempts", options.attempts == 0),
+        ("refresh.spacing", options.refresh.spacing.is_zero()),
         ("keepalive.interval", options.keepalive.interval.is_some_and(|interval| interval.is_zero())),
         ("keepalive.reply_limit", options.keepalive.reply_limit.is_zero()),
         ("keepalive.misses", options.keepalive.misses == 0),

@@ -1,8 +1,8 @@
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::{PeerInfo, RejectedTool, Tool};
-use mcp_session::{CallOutcome, Gate, HandlerQuota, Listed};
+use mcp_proto::PeerInfo;
+use mcp_session::{CallOutcome, Gate, HandlerQuota, ListKind};
 use mcp_transport::Ending;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -13,7 +13,7 @@ use crate::event::ServerEvent;
 use crate::failure::Failure;
 use crate::jitter::Jitter;
 use crate::latch::Latch;
-use crate::lists::Lists;
+use crate::lists::{Lists, Part};
 use crate::machine::{Begin, Usage};
 use crate::options::ServerOptions;
 use crate::orders::Orders;
@@ -21,6 +21,8 @@ use crate::report::ServerReport;
 use crate::runtime::Runtime;
 use crate::state::{DormantReason, State};
 use crate::status::ServerStatus;
+use crate::stop_plan::later;
+use crate::timer;
 use crate::tool_refresh::ToolRefresh;
 use crate::uses::{Use, Uses};
 
@@ -41,6 +43,8 @@ pub(crate) struct Server {
     /// How it came to its end.
     pub(crate) ended: Latch<ServerReport>,
     pub(crate) tool_refresh: ToolRefresh,
+    /// The connection on which its owner has itself told of changed lists; 0: none.
+    listening: AtomicU64,
     /// What its connections, one after the other, have had served.
     pub(crate) handler_quota: HandlerQuota,
     /// Counted only if it is let go when nobody uses it.
@@ -98,6 +102,7 @@ impl Server {
             handled: watch::Sender::new(0),
             ended: Latch::new(),
             tool_refresh: ToolRefresh::default(),
+            listening: AtomicU64::new(0),
             uses,
             account: Mutex::new(account),
             offer: Mutex::default(),
@@ -138,6 +143,17 @@ impl Server {
         self.uses.as_ref().map_or(Usage::Busy, |uses| uses.look(subscriptions))
     }
 
+    /// The owner itself is told of changed lists on this connection, until the guard is dropped.
+    pub(crate) fn own_subscription(&self, generation: u64) -> OwnSubscription<'_> {
+        self.listening.store(generation, Ordering::Release);
+        OwnSubscription(self)
+    }
+
+    /// How many of the subscriptions on this connection are nobody's use of the server.
+    pub(crate) fn own_subscriptions(&self, generation: u64) -> usize {
+        usize::from(self.listening.load(Ordering::Acquire) == generation)
+    }
+
     pub(crate) fn state(&self) -> State {
         self.status.borrow().state
     }
@@ -154,19 +170,26 @@ impl Server {
         *self.lock_offer() = offer;
     }
 
-    /// Replaces the tools that a connection has told of, if it is still the one that everything else
-    /// comes from.
-    pub(crate) fn update_tools(
-        &self,
-        generation: u64,
-        tools: Listed<Tool>,
-        rejected_tools: Vec<RejectedTool>,
-    ) {
+    /// Replaces a list that a connection has told of, if it is still the one that everything else comes
+    /// from, and tells of it if that makes a difference.
+    pub(crate) fn update_list(&self, generation: u64, kind: ListKind, part: Part) {
         let mut offer = self.lock_offer();
-        if let Some(offer) = offer.as_mut().filter(|offer| offer.generation == generation) {
-            let lists = Lists::clone(&offer.lists);
-            offer.lists = Arc::new(Lists { tools, rejected_tools, ..lists });
-        }
+        let Some(offer) = offer.as_mut().filter(|offer| offer.generation == generation) else { return };
+        let entries = part.len();
+        let Some(lists) = offer.lists.with(part) else { return };
+        offer.lists = Arc::new(lists);
+        tracing::info!(server = %self.name, generation, list = kind.name(), entries, "a list has changed");
+        // Under the lock, so that what is told comes in the order of what can be seen.
+        self.runtime.emit(ServerEvent::ListUpdated { server: Arc::clone(&self.name), generation, kind });
+    }
+
+    /// Waits before a subscription that has ended is opened again: a random time, and then for its turn
+    /// among all that are opened again, so that a server that restarts is not hit by everybody at once.
+    pub(crate) async fn pause_before_subscribing(&self, failures: u32) {
+        let pause = self.account().pause(&self.options.backoff, failures);
+        timer::until(Some(later(Instant::now(), pause))).await;
+        let turn = self.runtime.book_reconnect(Instant::now());
+        timer::until(Some(turn)).await;
     }
 
     pub(crate) fn end_by(&self) -> Option<Instant> {
@@ -269,6 +292,17 @@ impl Server {
 
     fn lock_offer(&self) -> MutexGuard<'_, Option<Offer>> {
         self.offer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`Server::own_subscription`].
+#[derive(Debug)]
+#[must_use = "dropping it says that there is none"]
+pub(crate) struct OwnSubscription<'a>(&'a Server);
+
+impl Drop for OwnSubscription<'_> {
+    fn drop(&mut self) {
+        self.0.listening.store(0, Ordering::Release);
     }
 }
 

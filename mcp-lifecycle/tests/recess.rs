@@ -129,6 +129,7 @@ async fn an_open_subscription_keeps_a_server_awake_and_its_end_does_not_stop_it_
     assert_eq!(server.status().state, State::Ready { generation: 1 });
     peer.send(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).await;
     assert!(matches!(subscription.next().await, Some(SubscriptionEvent::ListChanged(_))));
+    support::answer_tools(&peer).await; // it is fetched anew
     sleep(MINUTE / 2).await; // half-way to the next look
     drop(subscription);
     let ended = Instant::now();

@@ -11,18 +11,25 @@
 mod support;
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
-use mcp_lifecycle::{CallError, ServerEvent, ServerHandle, ServerOptions};
+use mcp_lifecycle::{CallError, FollowEnd, FollowEvent, Following, ServerHandle, ServerOptions, Startup};
 use mcp_proto::SubscriptionFilter;
 use mcp_session::{
-    CallOptions, EraPolicy, ListKind, SessionOptions, SubscribeOptions, Subscription, SubscriptionEnd,
+    CallOptions, EraPolicy, SessionOptions, SubscribeOptions, Subscription, SubscriptionEnd,
     SubscriptionEvent,
 };
 use mcp_transport::testing::{MemoryConnector, Received, ScriptedPeer};
-use mcp_transport::{CloseReason, Exit};
+use mcp_transport::{CloseReason, ConnectError, Exit};
 use serde_json::{Value, json};
-use support::{Bench, answer_tools, echo, plain, ready, until};
+use support::{Bench, answer_tools, echo, plain, ready, seconds, until};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+/// What a server declares that tells of changed resources: of its lists the supervisor asks nothing.
+fn resources() -> Value {
+    json!({"tools": {}, "resources": {"subscribe": true}})
+}
 
 /// A modern server, one call at a time.
 fn modern() -> ServerOptions {
@@ -33,6 +40,7 @@ fn modern() -> ServerOptions {
 
 async fn accept(peer: &ScriptedPeer, capabilities: Value) {
     let discover = peer.expect("server/discover").await;
+    let has_resources = capabilities.get("resources").is_some();
     let result = json!({
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
@@ -40,30 +48,84 @@ async fn accept(peer: &ScriptedPeer, capabilities: Value) {
     });
     peer.respond(discover.id(), result).await;
     answer_tools(peer).await;
+    if has_resources {
+        answer_resources(peer).await;
+    }
+}
+
+async fn answer_resources(peer: &ScriptedPeer) {
+    for (method, list) in [("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")]
+    {
+        let request = peer.expect(method).await;
+        peer.respond(request.id(), json!({"resultType": "complete", list: []})).await;
+    }
+}
+
+fn wanted() -> SubscriptionFilter {
+    let mut wanted = SubscriptionFilter::default();
+    wanted.resource_subscriptions = vec!["a:".to_owned()];
+    wanted
 }
 
 fn subscribe(server: &ServerHandle) -> JoinHandle<Result<Subscription, CallError>> {
     let server = server.clone();
-    let mut wanted = SubscriptionFilter::default();
-    wanted.tools_list_changed = true;
-    tokio::spawn(async move { server.subscribe(wanted, SubscribeOptions::default()).await })
+    tokio::spawn(async move { server.subscribe(wanted(), SubscribeOptions::default()).await })
 }
 
 async fn tell(peer: &ScriptedPeer, listen: &Received, method: &str) {
     let meta = json!({"io.modelcontextprotocol/subscriptionId": listen.value["id"]});
-    let params = json!({"notifications": listen.params()["notifications"], "_meta": meta});
+    let params = json!({"notifications": listen.params()["notifications"], "uri": "a:b", "_meta": meta});
     peer.send(json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params})).await;
+}
+
+/// Answers a request to be told of changes.
+async fn agree(peer: &ScriptedPeer) -> Received {
+    let listen = peer.expect("subscriptions/listen").await;
+    tell(peer, &listen, "subscriptions/acknowledged").await;
+    listen
+}
+
+/// An event as one word.
+async fn next(following: &mut Following) -> String {
+    let event = timeout(seconds(3600), following.next()).await.expect("something is told");
+    match event {
+        None => "nothing".to_owned(),
+        Some(FollowEvent::Ended(end)) => match end {
+            FollowEnd::Refused(error) => format!("refused: {error}"),
+            FollowEnd::Removed => "removed".to_owned(),
+            FollowEnd::ShuttingDown => "shutting down".to_owned(),
+            FollowEnd::Unsupported(_) => "unsupported".to_owned(),
+            end => panic!("{end:?}"),
+        },
+        Some(FollowEvent::Interrupted(end)) => match end {
+            SubscriptionEnd::Cancelled => "cancelled".to_owned(),
+            SubscriptionEnd::Completed => "completed".to_owned(),
+            SubscriptionEnd::Failed(_) => "failed".to_owned(),
+            SubscriptionEnd::SessionGone(_) => "gone".to_owned(),
+            end => panic!("{end:?}"),
+        },
+        Some(FollowEvent::Opened { honoured }) => {
+            assert_eq!(honoured, wanted());
+            "opened".to_owned()
+        }
+        Some(FollowEvent::Reopened { honoured }) => {
+            assert_eq!(honoured, wanted());
+            "reopened".to_owned()
+        }
+        Some(FollowEvent::ResourceUpdated(uri)) => uri,
+        Some(event) => panic!("{event:?}"),
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn f125_a_subscription_ends_with_its_connection_and_a_new_one_waits_for_the_next() {
-    let mut bench = Bench::new();
+    let bench = Bench::new();
     let connector = MemoryConnector::new();
     let server = bench.add_by_hand("one", &connector, modern());
     let mut opening = subscribe(&server);
     for _ in 0..2 {
         let peer = connector.next_peer().await;
-        accept(&peer, json!({"tools": {"listChanged": true}})).await;
+        accept(&peer, resources()).await;
         let listen = peer.expect("subscriptions/listen").await;
         // It has no place of a call: the only one is free before and after it is open.
         assert_eq!(server.status().in_flight, 0);
@@ -74,9 +136,9 @@ async fn f125_a_subscription_ends_with_its_connection_and_a_new_one_waits_for_th
             peer.respond(request.id(), json!({"content": []})).await;
         });
         called.unwrap();
-        tell(&peer, &listen, "tools/list_changed").await;
+        tell(&peer, &listen, "resources/updated").await;
         let event = subscription.next().await;
-        assert!(matches!(event, Some(SubscriptionEvent::ListChanged(ListKind::Tools))), "{event:?}");
+        assert!(matches!(event, Some(SubscriptionEvent::ResourceUpdated(_))), "{event:?}");
 
         peer.close(CloseReason::Exited(Exit::Code(0)));
         let event = subscription.next().await;
@@ -87,9 +149,148 @@ async fn f125_a_subscription_ends_with_its_connection_and_a_new_one_waits_for_th
         opening = subscribe(&server);
     }
     opening.abort();
-    let told = std::iter::from_fn(|| bench.events.try_recv().ok());
-    let changes = told.filter(|event| matches!(event, ServerEvent::ListChanged { .. })).count();
-    assert_eq!(changes, 2, "whoever follows the events is told as well");
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn u125_u126_a_followed_server_is_subscribed_to_again_on_each_connection_and_the_gap_is_told() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, modern());
+    let mut following = server.follow(wanted(), SubscribeOptions::default());
+    for round in 0..2 {
+        let peer = connector.next_peer().await;
+        let play = async {
+            accept(&peer, resources()).await;
+            agree(&peer).await
+        };
+        let (listen, opened) = tokio::join!(play, next(&mut following));
+        assert_eq!(opened, if round == 0 { "opened" } else { "reopened" });
+        tell(&peer, &listen, "resources/updated").await;
+        assert_eq!(next(&mut following).await, "a:b");
+        // The server ends it, in each of its ways; the connection stays.
+        let mut listen = listen;
+        for how in ["completed", "cancelled", "failed"] {
+            let began = Instant::now();
+            match how {
+                "completed" => peer.respond(listen.id(), json!({"resultType": "complete"})).await,
+                "cancelled" => {
+                    let params = json!({"requestId": listen.value["id"]});
+                    let method = "notifications/cancelled";
+                    peer.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+                }
+                _ => peer.respond_error(listen.id(), -32603, "no more").await,
+            }
+            assert_eq!(next(&mut following).await, how);
+            let (again, reopened) = tokio::join!(agree(&peer), next(&mut following));
+            assert_eq!(reopened, "reopened");
+            assert!(began.elapsed() > Duration::ZERO, "not at once");
+            listen = again;
+        }
+        peer.close(CloseReason::Exited(Exit::Code(1)));
+        assert_eq!(next(&mut following).await, "gone");
+    }
+    drop(following);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn u129_a_followed_legacy_server_is_asked_for_its_resources_on_each_connection() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain());
+    let mut following = server.follow(wanted(), SubscribeOptions::default());
+    for opened in ["opened", "reopened"] {
+        let peer = connector.next_peer().await;
+        let play = async {
+            let request = peer.expect("initialize").await;
+            let result = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": resources(),
+                "serverInfo": {"name": "scripted", "version": "1"},
+            });
+            peer.respond(request.id(), result).await;
+            peer.expect("notifications/initialized").await;
+            answer_tools(&peer).await;
+            answer_resources(&peer).await;
+            let request = peer.expect("resources/subscribe").await;
+            assert_eq!(request.params()["uri"], "a:");
+            peer.respond(request.id(), json!({})).await;
+        };
+        let ((), event) = tokio::join!(play, next(&mut following));
+        assert_eq!(event, opened);
+        let method = "notifications/resources/updated";
+        peer.send(json!({"jsonrpc": "2.0", "method": method, "params": {"uri": "a:"}})).await;
+        assert_eq!(next(&mut following).await, "a:");
+        peer.close(CloseReason::EndOfStream);
+        assert_eq!(next(&mut following).await, "gone");
+    }
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_followed_server_ends_with_a_reason_and_only_then() {
+    for how in ["removed", "shutting down", "unsupported", "refused"] {
+        let bench = Bench::new();
+        let connector = MemoryConnector::new();
+        let server = bench.add_by_hand("one", &connector, modern());
+        let peer = connector.next_peer().await;
+        let capabilities = if how == "unsupported" { json!({"tools": {}}) } else { resources() };
+        accept(&peer, capabilities).await;
+        ready(&server).await;
+        let mut following = server.follow(wanted(), SubscribeOptions::default());
+        match how {
+            "unsupported" => assert_eq!(next(&mut following).await, how),
+            "refused" => {
+                let (told, ()) = tokio::join!(next(&mut following), async {
+                    let listen = peer.expect("subscriptions/listen").await;
+                    peer.respond_error(listen.id(), -32602, "\u{1b}no").await;
+                });
+                assert!(told.starts_with("refused") && !told.contains('\u{1b}'), "{told}");
+            }
+            _ => {
+                let (_, opened) = tokio::join!(agree(&peer), next(&mut following));
+                assert_eq!(opened, "opened");
+                if how == "removed" {
+                    drop(bench.supervisor.remove("one"));
+                } else {
+                    drop(bench.supervisor.shutdown());
+                }
+                assert_eq!(next(&mut following).await, "gone");
+                assert_eq!(next(&mut following).await, how);
+            }
+        }
+        assert_eq!(next(&mut following).await, "nothing");
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn following_waits_for_as_long_as_it_takes_and_wakes_a_sleeping_server_once() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, modern().with_startup(Startup::OnDemand));
+    let mut following = server.follow(wanted(), SubscribeOptions::default());
+    assert_eq!(connector.attempts(), 0, "nothing begins before somebody waits");
+    // It is parked meanwhile, for longer than any call may wait.
+    (0..5).for_each(|_| connector.fail_next(ConnectError::Timeout));
+    let began = Instant::now();
+    let peer = async {
+        let peer = connector.next_peer().await;
+        accept(&peer, resources()).await;
+        agree(&peer).await;
+        peer
+    };
+    let (_peer, opened) = tokio::join!(peer, next(&mut following));
+    assert_eq!(opened, "opened");
+    assert!(began.elapsed() > seconds(240), "{:?}", began.elapsed());
+    server.disable();
+    assert_eq!(next(&mut following).await, "gone");
+    assert!(timeout(seconds(600), following.next()).await.is_err(), "it is off, and may be on again");
+    server.enable();
+    sleep(seconds(10)).await;
+    assert!(timeout(seconds(10), following.next()).await.is_err());
+    assert_eq!(server.status().state.name(), "dormant", "it is not woken again");
     bench.end().await;
 }
 

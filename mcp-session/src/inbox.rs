@@ -27,6 +27,18 @@ pub enum ListKind {
     Tools,
 }
 
+impl ListKind {
+    /// What it lists, as a word: `"tools"`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Tools => "tools",
+        }
+    }
+}
+
 /// Most bytes of log lines that wait; a longer line is not kept at all.
 const MAX_BYTES: usize = 1024 * 1024;
 

@@ -24,6 +24,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// P10: one backoff cap and one connect limit; before that an attempt that the last fault has stalled
 /// may use up its own limit and be closed.
 const RECOVERY: Duration = Duration::from_secs(60 + 60 + 60 + 10);
+/// Fetching a changed list may take this long.
+const FETCH: Duration = Duration::from_secs(60);
 /// A parked server is left alone for up to this long.
 const PARKED: Duration = Duration::from_secs(360);
 /// The breaker is open for up to this long.
@@ -245,6 +247,11 @@ impl World {
             let back = timeout(RECOVERY + PARKED, back).await;
             assert!(back.is_ok(), "p10: {} does not come back: {:?}", handle.name(), handle.status());
             self.serve_again(&handle).await;
+            // A changed list may still be on its way, whose answer the last fault has swallowed.
+            let by = Instant::now() + FETCH;
+            while handle.status().in_flight > 0 && Instant::now() < by {
+                sleep(SECOND).await;
+            }
             let status = handle.status();
             assert_eq!((status.in_flight, status.waiting), (0, 0), "nothing is left behind: {status:?}");
             assert_eq!(status.breaker, BreakerState::Closed);

@@ -1,0 +1,245 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use mcp_proto::SubscriptionFilter;
+use mcp_session::{
+    CallOutcome, ListKind, SubscribeOptions, Subscription, SubscriptionEnd, SubscriptionEvent,
+};
+use tokio::time::Instant;
+
+use crate::error::CallError;
+use crate::server::Server;
+use crate::state::State;
+
+/// What a server tells of changes, over all its connections: made by
+/// [`ServerHandle::follow`](crate::ServerHandle::follow).
+///
+/// Open as long as the server is; opened again on each new connection, and after the server has ended
+/// it. There is no replay: [`FollowEvent::Reopened`] says that changes may have been missed. It runs in
+/// [`next`](Self::next): while nobody waits there, nothing is opened again, and what is told meanwhile
+/// waits as in a [`Subscription`].
+///
+/// ```text
+///              first time: Opened, then: Reopened
+///   opening ──────────────────────────────────────▶ open ──┐ ListChanged, ResourceUpdated, Lagged
+///    │  ▲                                            │  ▲──┘
+///    │  └───── random pause ◀──── Interrupted ───────┘
+///    └── removed, shut down, unsupported, refused: Ended
+/// ```
+///
+/// Dropping it ends the subscription; the server is told in the way of its era.
+#[must_use = "dropping it ends the subscription"]
+pub struct Following {
+    server: Arc<Server>,
+    filter: SubscriptionFilter,
+    options: SubscribeOptions,
+    step: Step,
+    was_open: bool,
+    /// Openings and ends in a row without a time of quiet.
+    failures: u32,
+}
+
+enum Step {
+    Open { subscription: Subscription, since: Instant },
+    Opening(Pin<Box<dyn Future<Output = Result<Subscription, CallError>> + Send>>),
+    Over,
+}
+
+/// What a followed server tells.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum FollowEvent {
+    /// It is over; nothing follows.
+    Ended(FollowEnd),
+    /// Nothing is told at present, until [`Reopened`](Self::Reopened).
+    Interrupted(SubscriptionEnd),
+    /// More resources have changed than can wait; see [`SubscriptionEvent::Lagged`].
+    Lagged,
+    /// A list has changed. The supervisor fetches it by itself.
+    ListChanged(ListKind),
+    /// Changes are told from now on.
+    Opened {
+        /// What the server has promised to tell of what was wanted.
+        honoured: SubscriptionFilter,
+    },
+    /// Changes are told again. Some may have been missed: read anew what matters.
+    Reopened {
+        /// What the server has promised this time.
+        honoured: SubscriptionFilter,
+    },
+    /// The resource of this address has changed, or one below it; see
+    /// [`SubscriptionEvent::ResourceUpdated`]. Untrusted.
+    ResourceUpdated(String),
+}
+
+/// Why a server is followed no more.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum FollowEnd {
+    /// The server refuses the subscription with an error.
+    #[error("the subscription was refused: {0}")]
+    Refused(CallError),
+    /// The server was removed.
+    #[error("the server has been removed")]
+    Removed,
+    /// The supervisor is shutting down, or is gone.
+    #[error("the runtime is shutting down")]
+    ShuttingDown,
+    /// The server tells of none of these changes.
+    #[error("the server does not tell of these changes: {0}")]
+    Unsupported(CallError),
+}
+
+impl Following {
+    pub(crate) fn new(server: Arc<Server>, filter: SubscriptionFilter, options: SubscribeOptions) -> Self {
+        let opening = open(Arc::clone(&server), filter.clone(), options.clone(), Wake::IfAsleep);
+        let step = Step::Opening(Box::pin(opening));
+        Self { server, filter, options, step, was_open: false, failures: 0 }
+    }
+
+    /// The next event; `None` once [`FollowEvent::Ended`] was taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no event, and no step of an opening.
+    pub async fn next(&mut self) -> Option<FollowEvent> {
+        loop {
+            match &mut self.step {
+                Step::Over => return None,
+                Step::Opening(opening) => {
+                    let opened = opening.as_mut().await;
+                    if let Some(event) = self.on_opening(opened) {
+                        return Some(event);
+                    }
+                }
+                Step::Open { subscription, .. } => {
+                    return match subscription.next().await {
+                        Some(SubscriptionEvent::Ended(end)) => Some(self.on_end(end)),
+                        Some(SubscriptionEvent::Lagged) => Some(FollowEvent::Lagged),
+                        Some(SubscriptionEvent::ListChanged(kind)) => Some(FollowEvent::ListChanged(kind)),
+                        Some(SubscriptionEvent::ResourceUpdated(uri)) => {
+                            Some(FollowEvent::ResourceUpdated(uri))
+                        }
+                        Some(_) => continue,
+                        // Its end was told before.
+                        None => None,
+                    };
+                }
+            }
+        }
+    }
+
+    fn on_opening(&mut self, opened: Result<Subscription, CallError>) -> Option<FollowEvent> {
+        match opened {
+            Ok(subscription) => {
+                let honoured = subscription.honoured().clone();
+                self.step = Step::Open { subscription, since: Instant::now() };
+                let was_open = std::mem::replace(&mut self.was_open, true);
+                Some(if was_open {
+                    FollowEvent::Reopened { honoured }
+                } else {
+                    FollowEvent::Opened { honoured }
+                })
+            }
+            Err(error) => match end_of(error) {
+                Ok(end) => {
+                    self.step = Step::Over;
+                    Some(FollowEvent::Ended(end))
+                }
+                Err(error) => {
+                    tracing::debug!(server = %self.server.name, %error, "a subscription could not be opened; trying again");
+                    self.open_again();
+                    None
+                }
+            },
+        }
+    }
+
+    fn on_end(&mut self, end: SubscriptionEnd) -> FollowEvent {
+        if let Step::Open { since, .. } = self.step
+            && since.elapsed() >= self.server.options.stable_for
+        {
+            self.failures = 0;
+        }
+        self.open_again();
+        FollowEvent::Interrupted(end)
+    }
+
+    fn open_again(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+        let (server, failures) = (Arc::clone(&self.server), self.failures);
+        let (filter, options) = (self.filter.clone(), self.options.clone());
+        self.step = Step::Opening(Box::pin(async move {
+            let mut status = server.status.subscribe();
+            tokio::select! {
+                biased;
+                // Whatever it is that ends it: opening says so.
+                _ = status.wait_for(|status| is_over(status.state)) => {}
+                () = server.pause_before_subscribing(failures) => {}
+            }
+            open(server, filter, options, Wake::Never).await
+        }));
+    }
+}
+
+/// What a server that sleeps is woken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wake {
+    IfAsleep,
+    Never,
+}
+
+/// Opens a subscription as soon as the server is ready, however long that takes.
+async fn open(
+    server: Arc<Server>,
+    filter: SubscriptionFilter,
+    options: SubscribeOptions,
+    wake: Wake,
+) -> Result<Subscription, CallError> {
+    let mut status = server.status.subscribe();
+    loop {
+        match status.borrow_and_update().state {
+            State::Ready { .. } => break,
+            State::Dormant { .. } if wake == Wake::IfAsleep => {
+                server.orders.give(|wishes| wishes.demand = true);
+            }
+            state if is_over(state) => return Err(server.over(CallOutcome::NotSent)),
+            _ => {}
+        }
+        if status.changed().await.is_err() {
+            return Err(server.over(CallOutcome::NotSent));
+        }
+    }
+    crate::call::subscribe(&server, filter, options).await
+}
+
+fn is_over(state: State) -> bool {
+    matches!(state, State::Draining | State::Stopped)
+}
+
+/// What an error means for good; the error itself if it may pass.
+fn end_of(error: CallError) -> Result<FollowEnd, CallError> {
+    use mcp_session::CallError as Error;
+    match &error {
+        CallError::Removed { .. } => Ok(FollowEnd::Removed),
+        CallError::ShuttingDown { .. } => Ok(FollowEnd::ShuttingDown),
+        CallError::Session { error: Error::Unsupported { .. }, .. } => Ok(FollowEnd::Unsupported(error)),
+        CallError::Session { error: Error::Peer(_) | Error::Encode(_), .. } => Ok(FollowEnd::Refused(error)),
+        CallError::Session { error: Error::Http(rejection), .. }
+            if matches!(rejection.status, 400..500) && !matches!(rejection.status, 401 | 403 | 408 | 429) =>
+        {
+            Ok(FollowEnd::Refused(error))
+        }
+        _ => Err(error),
+    }
+}
+
+impl fmt::Debug for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following")
+            .field("server", &self.server.name)
+            .field("is_open", &matches!(self.step, Step::Open { .. }))
+            .finish_non_exhaustive()
+    }
+}
