@@ -42,6 +42,7 @@ pub(crate) struct Launch {
     wrap_connector: Option<Wrap<dyn Connector>>,
     wrap_processes: Option<Wrap<dyn ProcessFactory>>,
     serving: Serving,
+    has_tasks: bool,
 }
 
 /// Changes the options of a server before it is added.
@@ -195,6 +196,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Lets modern servers make tasks of calls, which then go on until the task is over; see
+    /// [`SessionOptions::with_tasks`](mcp_session::SessionOptions::with_tasks). Default not.
+    ///
+    /// A task often takes longer than a call may: 300 s, unless its entry says otherwise.
+    pub fn tasks(mut self) -> Self {
+        self.launch.has_tasks = true;
+        self
+    }
+
     /// Serves with `handler` whatever the methods above do not.
     ///
     /// What is served is declared to every server but those whose own options name a handler.
@@ -313,7 +323,10 @@ impl Launch {
     }
 
     /// Lets the client answer what the server asks, unless somebody else does.
-    fn serve(&self, options: ServerOptions) -> ServerOptions {
+    fn serve(&self, mut options: ServerOptions) -> ServerOptions {
+        if self.has_tasks {
+            options.session = options.session.with_tasks();
+        }
         match self.serving.handler() {
             Some(handler) if !options.session.has_handler() => options.with_handler(handler),
             _ => options,

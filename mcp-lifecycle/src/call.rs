@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_proto::{ListTools, Method, Paginated, Request, SubscriptionFilter, code};
+use mcp_proto::{CallTool, CallToolResult, ListTools, Method, Paginated, Request, SubscriptionFilter, code};
 use mcp_session::{
-    CallOptions, CallOutcome, GateError, ListKind, ListLimits, Listed, LiveSession, SubscribeOptions,
-    Subscription, Truncated, UnsupportedWhy,
+    CallOptions, CallOutcome, GateError, ListKind, ListLimits, Listed, LiveSession, StartedTask,
+    SubscribeOptions, Subscription, Truncated, UnsupportedWhy,
 };
 use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
@@ -56,6 +56,32 @@ pub(crate) async fn subscribe(
         drop(live);
         let (filter, options) = (filter.clone(), options.clone());
         async move { session.subscribe(filter, options).await }
+    })
+    .await
+}
+
+/// Calls a tool and takes the task that the server makes of it.
+pub(crate) async fn start_task(
+    server: &Server,
+    request: CallTool,
+    options: CallOptions,
+) -> Result<StartedTask, CallError> {
+    let path = Path::begin(server, Method::TOOLS_CALL, Some(&request.name), options)?;
+    path.walk(|live, options| live.start_task(request.clone(), options)).await
+}
+
+/// Follows a task on the connection that a call would take now, and on the next one if that goes. No
+/// permit is held meanwhile.
+pub(crate) async fn task_result(
+    server: &Server,
+    task_id: &str,
+    options: CallOptions,
+) -> Result<CallToolResult, CallError> {
+    let path = Path::begin(server, Method::TASKS_GET, None, options)?;
+    path.walk(|live, options| {
+        let task = live.session().task(task_id);
+        drop(live);
+        async move { task.result(options).await }
     })
     .await
 }
@@ -351,6 +377,7 @@ impl<'a> Path<'a> {
             | Error::Input { .. }
             | Error::InputRequired(_)
             | Error::Protocol(_)
+            | Error::Task(_)
             | Error::Unsupported { why: UnsupportedWhy::InputRequired, .. }
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.account().on_answer();

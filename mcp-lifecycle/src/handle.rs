@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mcp_proto::{Paginated, PeerInfo, Request, SubscriptionFilter};
-use mcp_session::{CallOptions, ListLimits, Listed, SubscribeOptions, Subscription};
+use mcp_proto::{CallTool, CallToolResult, Paginated, PeerInfo, Request, SubscriptionFilter};
+use mcp_session::{CallOptions, ListLimits, Listed, StartedTask, SubscribeOptions, Subscription};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -100,6 +100,46 @@ impl ServerHandle {
     /// not tell is told by [`Following::next`], as everything is.
     pub fn follow(&self, filter: SubscriptionFilter, options: SubscribeOptions) -> Following {
         Following::new(Arc::clone(&self.server), filter, options)
+    }
+
+    /// Calls a tool in the way of [`call`](Self::call), and takes the task that the server makes of it; see
+    /// [`Session::start_task`](mcp_session::Session::start_task). No place of a call is taken after that.
+    ///
+    /// The handle of the task is of that connection alone. Keep the id of the task: it is what
+    /// [`task_result`](Self::task_result), and the requests of [`mcp_proto::tasks`] by way of `call`, want.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Session::start_task`](mcp_session::Session::start_task).
+    pub async fn start_task(&self, call: CallTool, options: CallOptions) -> Result<StartedTask, CallError> {
+        crate::call::start_task(&self.server, call, options).await
+    }
+
+    /// Follows a task to its end and takes its result, see
+    /// [`TaskHandle::result`](mcp_session::TaskHandle::result); on the next connection if one goes
+    /// meanwhile, as far as the server still knows the task there.
+    ///
+    /// Waits for the server as a [`call`](Self::call) does, and takes the place of none while the task is
+    /// at work. The `timeout` of the options holds for each question, the `deadline` (default 300 s) for
+    /// the whole.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call). Whatever the error is, the task is not cancelled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing about the task.
+    pub async fn task_result(
+        &self,
+        task_id: &str,
+        options: CallOptions,
+    ) -> Result<CallToolResult, CallError> {
+        crate::call::task_result(&self.server, task_id, options).await
     }
 
     /// What the server offers, also while it sleeps; `None` before it was first ready, and while it is

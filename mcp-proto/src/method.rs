@@ -168,6 +168,9 @@ impl Method {
             Self::RESOURCES_READ,
             Self::PROMPTS_LIST,
             Self::PROMPTS_GET,
+            Self::TASKS_GET,
+            Self::TASKS_LIST,
+            Self::TASKS_RESULT,
         ]
         .contains(self)
     }
@@ -364,6 +367,9 @@ mod tests {
                 "resources/read",
                 "prompts/list",
                 "prompts/get",
+                "tasks/get",
+                "tasks/result",
+                "tasks/list",
             ]
         );
     }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_proto::tasks::Task;
 use mcp_proto::{InputAnswers, InputRequired, Method, Payload, Request, RequestId};
 use mcp_transport::{
     CloseReason, Closed, Dispatch, Inbound, MirroredHeader, Outbound, Rejection, SendError, Sent,
@@ -16,13 +17,15 @@ use crate::era::Reply;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::Permit;
 use crate::next_round::NextRound;
+use crate::options::TaskMode;
 use crate::pending::{Door, Patience, Refused};
 use crate::progress::ProgressLane;
 use crate::rounds::{Gathering, Rounds};
-use crate::session::Handle;
-use crate::shared::{Entry, Farewell, Keeps, Shared};
+use crate::session::{Handle, Session};
+use crate::shared::{Entry, Farewell, Keeps, Role, Shared};
 use crate::slot::{Ended, Found, Kept, Sending, Show, Slot};
 use crate::subscription::SubscriptionLane;
+use crate::task::{FollowEnd, Following, TaskPlace, follow};
 
 /// A call in progress: a future of its result.
 ///
@@ -39,6 +42,18 @@ use crate::subscription::SubscriptionLane;
 /// at most. The permit is kept meanwhile. The time-out of the call rests while input is gathered, and
 /// each round has the whole of it; the deadline goes on and ends the call in any case. Where a person is
 /// asked, give a deadline that a person can keep.
+///
+/// # Tasks
+///
+/// Where both sides have declared the extension tasks
+/// ([`SessionOptions::with_tasks`](crate::SessionOptions::with_tasks)), a modern server may answer
+/// `tools/call` with a task. It is then asked about inside the polls of this future, as often as it wishes
+/// (every 100 ms at most and every 60 s at least, every second if it says nothing; earlier once it tells of
+/// a change), given what it asks for, and its result becomes that of the call. The permit is kept
+/// meanwhile. The time-out of the call holds for each question, its deadline for the whole: give one that
+/// the task can keep. However the call ends before the task does, the task is cancelled with
+/// `tasks/cancel`, exactly once. [`Session::start_task`](crate::Session::start_task) lets a task outlive
+/// its call.
 ///
 /// # Cancel safety
 ///
@@ -66,6 +81,7 @@ pub struct RawCall {
 ///                ▲    │
 ///   input given  │    ▼  input required
 ///               Gathering ──▶ Done    input refused, or ended as in any round
+///   InFlight ──▶ Task ──────▶ Done    the answer is a task, which is followed to its end
 /// ```
 enum State {
     Refused(CallError),
@@ -73,6 +89,8 @@ enum State {
     InFlight(InFlight),
     /// As in flight, with nothing to send before the input is there.
     Gathering(InFlight, Gathering),
+    /// The server has answered with a task.
+    Task(Box<FollowedTask>),
     Done,
 }
 
@@ -94,6 +112,8 @@ pub(crate) struct Start {
 /// How a call was let in, and what it holds for that.
 #[derive(Debug)]
 pub(crate) enum Pass {
+    /// On behalf of a call that was let in before.
+    Again,
     /// Straight from a session handle.
     Session,
     /// With a permit of a gate, free as soon as the call has ended.
@@ -110,6 +130,12 @@ pub(crate) struct InFlight {
     started: Instant,
     /// Whose entry it is, in a later round.
     _place: Option<NextRound>,
+}
+
+/// A task in the place of an answer.
+struct FollowedTask {
+    place: TaskPlace,
+    following: Following,
 }
 
 impl<R: Request> Call<R> {
@@ -154,6 +180,11 @@ impl RawCall {
             let (call, gathering) = match &mut self.state {
                 State::InFlight(call) => (call, None),
                 State::Gathering(call, gathering) => (call, Some(gathering)),
+                State::Task(task) => {
+                    let result = ready!(task.poll(cx));
+                    self.state = State::Done;
+                    return Poll::Ready(result.map(|result| (result, None)));
+                }
                 State::Refused(_) | State::Ready(_) | State::Done => return Poll::Pending,
             };
             // Its end first: what is gathered for a call that was given up is of no use.
@@ -184,8 +215,19 @@ impl RawCall {
             None => Ok(Reply::Complete(result)),
         });
         let has_begun = call.rounds.as_ref().is_some_and(Rounds::has_begun);
+        let is_taken = call.rounds.as_ref().is_some_and(|rounds| rounds.tasks() == TaskMode::ByHand);
         let end = match reply {
+            Ok(Reply::Complete(result) | Reply::Task(result, _)) if is_taken => {
+                if let Kept::Task(place) = &kept {
+                    place.settle();
+                }
+                Ok((result, kept.into_permit()))
+            }
             Ok(Reply::Complete(result)) => Ok((result, kept.into_permit())),
+            Ok(Reply::Task(_, task)) => {
+                self.follow(call, *task, kept);
+                return None;
+            }
             Ok(Reply::InputRequired(required)) => match self.begin_round(call, *required, kept) {
                 Ok(()) => return None,
                 Err(error) => Err(error),
@@ -207,7 +249,14 @@ impl RawCall {
             // Nobody could see before now that it asks for input.
             other => {
                 let permit = other.into_permit();
-                self.handle.shared.next_round(permit, rounds.patience(), progress.is_some(), started)
+                let wants_progress = progress.is_some();
+                self.handle.shared.next_round(
+                    permit,
+                    rounds.keeps(),
+                    rounds.patience(),
+                    wants_progress,
+                    started,
+                )
             }
         };
         self.id = place.id;
@@ -215,6 +264,23 @@ impl RawCall {
         let call = InFlight { slot, progress, rounds: Some(rounds), started, _place: Some(place) };
         self.state = State::Gathering(call, gathering);
         Ok(())
+    }
+
+    /// Goes over to the place of a task, and follows it from there.
+    fn follow(&mut self, call: InFlight, task: Task, kept: Kept) {
+        let (Some(rounds), Some(agreed)) = (call.rounds, self.handle.shared.agreed.get()) else { return };
+        let place = match kept {
+            Kept::Task(place) => place,
+            // Nobody could see before now that it is one.
+            other => {
+                let permit = other.into_permit();
+                self.handle.shared.task_place(agreed, permit, rounds.patience(), call.started, &task)
+            }
+        };
+        self.id = place.id;
+        let session = Session::new(Arc::clone(&self.handle), Arc::clone(agreed));
+        let following = Box::pin(follow(session, task, rounds.patience(), rounds.mode()));
+        self.state = State::Task(Box::new(FollowedTask { place, following }));
     }
 
     /// Sends the request once more, with what the server has asked for.
@@ -266,8 +332,9 @@ impl Drop for RawCall {
         }
         // Whoever takes the entry out ends the call; if somebody else has, there is nothing to do.
         let taken = self.handle.shared.table().remove(self.id);
-        if let Some(entry) = taken {
-            let dispatch = self.handle.shared.give_up(self.id, &entry, "the caller is gone", Farewell::Told);
+        if let Some(mut entry) = taken {
+            let dispatch =
+                self.handle.shared.give_up(self.id, &mut entry, "the caller is gone", Farewell::Told);
             tracing::debug!(request_id = self.id, method = %self.method, ?dispatch, "call dropped");
         }
     }
@@ -309,24 +376,53 @@ impl Start {
         let mut request = Outbound::request(RequestId::from(id), frame);
         request.mirrored = mirrored;
         let slot = Arc::new(Slot::new(sending(shared, request)));
-        let door = if matches!(pass, Pass::Session) { Door::Session } else { Door::Gate };
+        let door = match pass {
+            Pass::Again => Door::Again,
+            Pass::Session => Door::Session,
+            Pass::Gate(_) | Pass::GateAndBack(_) => Door::Gate,
+        };
         let keeps = match (&pass, &rounds) {
             (Pass::GateAndBack(_), _) => Keeps::ForNextPage,
-            (_, Some(rounds)) => Keeps::ForNextRound(rounds.patience()),
+            (_, Some(rounds)) => rounds.keeps(),
             (_, None) => Keeps::Nothing,
         };
         let permit = match pass {
-            Pass::Session => None,
+            Pass::Again | Pass::Session => None,
             Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
         };
         let wants_progress = progress.is_some();
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, lane };
+        let role = lane.map_or(Role::Call, Role::Subscription);
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, role };
         let taken_in = shared.table().insert(id, entry, patience, door);
         match taken_in {
             Ok(timer) => shared.wake_driver(timer),
             Err((refused, _entry)) => return Err(refused.into()),
         }
         Ok(InFlight { slot, progress, rounds, started, _place: None })
+    }
+}
+
+impl FollowedTask {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload, CallError>> {
+        // Its end first: what is learned for a call that was given up is of no use.
+        if let Poll::Ready(Found::Ended(ended)) = self.place.slot.poll(cx, Show::Nothing) {
+            // Nothing was sent that an answer could belong to.
+            let error = ended.result.err().unwrap_or(CallError::Protocol(ProtocolFault::NoAnswer));
+            return Poll::Ready(Err(error.of_later_round()));
+        }
+        let result = match ready!(self.following.as_mut().poll(cx)) {
+            // Somebody has ended the call a moment before, and tells so in a moment.
+            FollowEnd::Over(_) if !self.place.settle() => {
+                self.following = Box::pin(std::future::pending());
+                return Poll::Pending;
+            }
+            FollowEnd::Over(result) => result,
+            FollowEnd::GivenUp(error) => {
+                self.place.give_up();
+                Err(error)
+            }
+        };
+        Poll::Ready(result.map_err(CallError::of_later_round))
     }
 }
 

@@ -7,7 +7,7 @@ pub struct Counters {
     /// Frames that are no messages.
     pub broken_frames: u64,
     /// Calls given up after their request may have left; each was cancelled as its era and transport
-    /// ask for.
+    /// ask for. Tasks that were cancelled, because their calls were given up, count too.
     pub cancels_sent: u64,
     /// Log lines dropped because they are too long or nobody took them.
     pub dropped_events: u64,
@@ -61,7 +61,7 @@ impl Count {
         self.0.fetch_add(many, Ordering::Relaxed) == 0
     }
 
-    fn read(&self) -> u64 {
+    pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -2,15 +2,17 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use mcp_proto::tasks::{CreateTaskResult, Task};
 use mcp_proto::{
-    Cancelled, DecodeError, Era, Frame, InputRequired, LogLevel, Message, MetaMembers, Method, Notification,
-    Payload, PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType, SubscriptionFilter,
-    encode_header_value, encode_notification, meta_key, parse_frame,
+    Cancelled, ClientCapabilities, DecodeError, Entries, Era, Frame, InputRequired, LogLevel, Message,
+    MetaMembers, Method, Notification, Payload, PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType,
+    SubscriptionFilter, encode_header_value, encode_notification, extension, meta_key, parse_frame,
 };
 use mcp_transport::{MirroredHeader, Outbound, Streams};
 use serde::Deserialize;
 
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
+use crate::options::TaskMode;
 use crate::tool_headers::ToolHeaders;
 
 /// What an answer is.
@@ -20,12 +22,14 @@ pub(crate) enum Reply {
     Complete(Payload),
     /// The server wants input before it can go on.
     InputRequired(Box<InputRequired>),
+    /// The server has made a task of the call.
+    Task(Payload, Box<Task>),
 }
 
 /// What the handshake has settled: who the peer is, and which of the two vocabularies is spoken.
 ///
 /// The only place that knows the difference. It is asked when a request is written (`check`,
-/// `meta`, `mirrored`), when a result is read (`has_rounds`, `reply`), when a call is given up (`cancel_notice`) and when
+/// `meta`, `mirrored`), when a result is read (`has_rounds`, `task_mode`, `task_in`, `reply`), when a call is given up (`cancel_notice`) and when
 /// a message arrives (`answers_requests`, `has_batches`), and when a subscription is opened (`offered`).
 #[derive(Debug)]
 pub(crate) struct Agreed {
@@ -37,16 +41,21 @@ pub(crate) struct Agreed {
     common: Mutex<Arc<MetaMembers>>,
     /// What the tools want mirrored; known only where requests have headers.
     tools: ToolHeaders,
+    /// Whether both sides have declared the extension tasks.
+    has_tasks: bool,
 }
 
 impl Agreed {
     pub(crate) fn legacy(peer: PeerInfo) -> Self {
-        Self::modern(peer, MetaMembers::new())
+        Self::modern(peer, MetaMembers::new(), &ClientCapabilities::default())
     }
 
-    pub(crate) fn modern(peer: PeerInfo, base: MetaMembers) -> Self {
+    pub(crate) fn modern(peer: PeerInfo, base: MetaMembers, declared: &ClientCapabilities) -> Self {
         let common = Mutex::new(Arc::new(base.clone().with_progress()));
-        Self { peer, base, common, tools: ToolHeaders::default() }
+        let is_declared = |extensions: &Entries<_>| extensions.get(extension::TASKS).is_some();
+        let has_tasks = declared.extensions.as_ref().is_some_and(is_declared)
+            && peer.capabilities.has_extension(extension::TASKS);
+        Self { peer, base, common, tools: ToolHeaders::default(), has_tasks }
     }
 
     pub(crate) fn peer(&self) -> &PeerInfo {
@@ -196,6 +205,42 @@ impl Agreed {
             && [Method::TOOLS_CALL, Method::PROMPTS_GET, Method::RESOURCES_READ].contains(method)
     }
 
+    /// What may become of a call of `method`; by hand, if its caller takes the task.
+    pub(crate) fn task_mode(&self, method: &Method, is_by_hand: bool) -> TaskMode {
+        let is_modern = self.has_tasks && *method == Method::TOOLS_CALL;
+        match (is_modern, is_by_hand) {
+            (true, false) => TaskMode::Followed,
+            (true, true) => TaskMode::ByHand,
+            (false, true) if self.has_legacy_tasks() && *method == Method::TOOLS_CALL => TaskMode::ByHand,
+            (false, _) => TaskMode::Refused,
+        }
+    }
+
+    /// Whether a legacy server makes tasks of the calls that ask for one.
+    pub(crate) fn has_legacy_tasks(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Requests {
+            tools: Option<Tools>,
+        }
+        #[derive(Deserialize)]
+        struct Tools {
+            call: Option<RawJson>,
+        }
+        let requests = self.peer.capabilities.tasks.as_ref().and_then(|tasks| tasks.requests.as_ref());
+        let requests: Option<Requests> = requests.and_then(|requests| requests.decode().ok());
+        self.peer.version == ProtocolVersion::V2025_11_25
+            && requests.and_then(|requests| requests.tools?.call).is_some()
+    }
+
+    /// The task that a result is, if it is one.
+    pub(crate) fn task_in(&self, result: &Payload) -> Option<Task> {
+        match self.peer.era {
+            Era::Legacy => result.decode::<CreateTaskResult>().ok().map(|created| created.task),
+            Era::Modern if ResultType::of(result) == Ok(ResultType::Task) => Task::of_created(result).ok(),
+            Era::Modern => None,
+        }
+    }
+
     /// Tells what kind of answer a result is; a list of tools comes without those that cannot be called
     /// over HTTP.
     pub(crate) fn reply(
@@ -215,6 +260,11 @@ impl Agreed {
             Ok(ResultType::InputRequired) if self.has_rounds(method) => InputRequired::read(&result)
                 .map(|required| Reply::InputRequired(Box::new(required)))
                 .map_err(|error| CallError::Protocol(ProtocolFault::Result(error))),
+            Ok(ResultType::Task) if self.task_mode(method, false) == TaskMode::Followed => {
+                Task::of_created(&result)
+                    .map(|task| Reply::Task(result, Box::new(task)))
+                    .map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))
+            }
             Ok(other) => {
                 let name = mcp_proto::escape(other.as_str(), 128).into_owned();
                 Err(CallError::Protocol(ProtocolFault::ResultType(name)))

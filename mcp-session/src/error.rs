@@ -78,6 +78,9 @@ pub enum CallError {
         /// How the session ended.
         closed: Closed,
     },
+    /// The server has made a task of the call, and it came to no result. It may have acted on the request.
+    #[error("the task that the server has made of the call {0}")]
+    Task(TaskFault),
     /// No answer in time. The request has been cancelled.
     #[error("no answer within {} ms", .waited.as_millis())]
     Timeout {
@@ -201,6 +204,31 @@ pub enum ProtocolFault {
     TooManyInputs(usize),
 }
 
+/// Why a task came to no result. Texts of the server are escaped and cut.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskFault {
+    /// It was cancelled on the side of the server, which may say why.
+    #[error("was cancelled{}", because(.0))]
+    Cancelled(String),
+    /// It was not done in the time that the server keeps it.
+    #[error("was not done within the {} ms that it is kept", .time_to_live.as_millis())]
+    Expired {
+        /// How long the server keeps it.
+        time_to_live: Duration,
+    },
+    /// It has failed, and the server gave no error; it may say why.
+    #[error("has failed{}", because(.0))]
+    Failed(String),
+    /// The server does not tell how it is: it does not know it any more, say.
+    #[error("cannot be asked about: {0}")]
+    Untold(Box<ErrorObject>),
+}
+
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
+
 /// Why a request cannot be served; all but [`InputRequired`](Self::InputRequired) are known before
 /// anything is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -248,7 +276,7 @@ impl CallError {
             // A server that fails may have begun.
             Self::Http(rejection) if rejection.status >= 500 => CallOutcome::Unknown,
             Self::Http(_) => CallOutcome::Rejected,
-            Self::Lost | Self::Protocol(_) => CallOutcome::Unknown,
+            Self::Lost | Self::Protocol(_) | Self::Task(_) => CallOutcome::Unknown,
             // The server has begun with the request, however little it may have done.
             Self::Input { .. } | Self::InputRequired(_) => CallOutcome::Unknown,
             Self::Unsupported { why: UnsupportedWhy::InputRequired, .. } => CallOutcome::Unknown,
@@ -403,6 +431,7 @@ impl From<CallError> for HandshakeError {
             | CallError::Overloaded
             | CallError::QueueTimeout { .. }
             | CallError::Timeout { .. }
+            | CallError::Task(_)
             | CallError::Unsupported { .. } => Self::Timeout,
         }
     }

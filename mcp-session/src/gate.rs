@@ -255,6 +255,10 @@ impl LiveSession {
         &self.session
     }
 
+    pub(crate) fn into_parts(self) -> (Session, Permit) {
+        (self.session, self.permit)
+    }
+
     /// Makes a call; the permit is free as soon as the call has ended.
     ///
     /// As [`Session::call`], refused with [`CallError::SessionGone`] once the gate has retracted this

@@ -181,7 +181,8 @@ impl Opening {
         match (verdict, discovered) {
             (ProbeVerdict::Modern(version), Some(result)) => {
                 let meta = self.modern_meta(version)?;
-                Ok(Led::ToAgreement(Arc::new(Agreed::modern(PeerInfo::from_discover(version, result), meta))))
+                let peer = PeerInfo::from_discover(version, result);
+                Ok(Led::ToAgreement(Arc::new(Agreed::modern(peer, meta, &self.options.capabilities))))
             }
             (ProbeVerdict::Retry(version), _) => Ok(Led::To(Step::Discover(version, ProbePhase::Retried))),
             (ProbeVerdict::Legacy(_), _) => {

@@ -1,3 +1,4 @@
+use mcp_proto::tasks::Task;
 use mcp_proto::{
     Cancelled, EnvelopeError, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
     encode_error, encode_result, parse_frame,
@@ -5,7 +6,7 @@ use mcp_proto::{
 use mcp_transport::{Broken, Inbound, Outbound, Rejection, Streams};
 use tokio::time::Instant;
 
-use crate::error::{CallError, ProtocolFault};
+use crate::error::{CallError, ProtocolFault, TaskFault};
 use crate::inbox::ListKind;
 use crate::shared::{Entry, Shared};
 
@@ -66,6 +67,16 @@ impl Shared {
         })
     }
 
+    /// Takes secrets out of what a server says of a task.
+    pub(crate) fn redacted(&self, mut error: CallError) -> CallError {
+        match &mut error {
+            CallError::Peer(error) => self.redact(&mut error.message),
+            CallError::Task(TaskFault::Cancelled(text) | TaskFault::Failed(text)) => self.redact(text),
+            _ => {}
+        }
+        error
+    }
+
     /// Takes secrets out of what a server says with an HTTP status, as out of any other error.
     pub(crate) fn redact_rejection(&self, rejection: &mut Rejection) {
         self.redact(&mut rejection.text);
@@ -89,8 +100,19 @@ impl Shared {
             None if (self.first_id..self.ids.upcoming()).contains(&number) => {
                 self.counts.late_replies.add();
                 tracing::debug!(request_id = number, "answer to a call that has ended");
+                self.on_late_reply(number, &outcome);
             }
             None => self.on_unknown_reply(id),
+        }
+    }
+
+    /// A task that nobody wants any more, since its call was given up before it was known, is cancelled.
+    fn on_late_reply(&self, id: i64, outcome: &Outcome) {
+        let (Ok(result), true) = (outcome, self.tasks.take_late(id)) else { return };
+        if let Some((agreed, task)) =
+            self.agreed.get().and_then(|agreed| Some((agreed, agreed.task_in(result)?)))
+        {
+            drop(self.ticket(agreed, &task));
         }
     }
 
@@ -105,7 +127,7 @@ impl Shared {
     fn on_error_without_id(&self, outcome: Outcome) {
         let Err(error) = self.without_secrets(outcome) else { return };
         let mut table = self.table();
-        let taken = table.sole(Entry::is_call).and_then(|id| Some((id, table.remove(id)?)));
+        let taken = table.sole(Entry::is_owed).and_then(|id| Some((id, table.remove(id)?)));
         drop(table);
         let is_first = self.counts.unknown_replies.add();
         match taken {
@@ -191,6 +213,8 @@ impl Shared {
             self.on_acknowledged(params, stream);
         } else if *method == Method::CANCELLED {
             self.on_cancelled(params, stream);
+        } else if *method == Method::TASKS_STATUS || *method == Method::TASKS_CHANGED {
+            self.on_task_changed(params);
         } else {
             self.counts.ignored_notifications.add();
         }
@@ -210,6 +234,15 @@ impl Shared {
             let reason = mcp_proto::escape(&reason, 128);
             tracing::debug!(request_id = %id, %reason, "the server has withdrawn a request");
         } else {
+            self.counts.ignored_notifications.add();
+        }
+    }
+
+    /// A hint to ask about the task: what it says of the task is not relied on.
+    fn on_task_changed(&self, params: &Payload) {
+        let is_followed = self.tasks.are_followed()
+            && params.decode::<Task>().is_ok_and(|task| self.tasks.wake(&task.task_id));
+        if !is_followed {
             self.counts.ignored_notifications.add();
         }
     }

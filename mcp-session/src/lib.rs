@@ -24,6 +24,7 @@ mod session;
 mod shared;
 mod slot;
 mod subscription;
+mod task;
 mod tool_headers;
 
 // Opening a connection.
@@ -39,6 +40,9 @@ pub use list::{ListLimits, Listed, Truncated};
 pub use options::{CallOptions, ProgressHandler};
 pub use session::Session;
 
+// Work that outlives the call that began it.
+pub use task::{StartedTask, TaskHandle};
+
 // Being told of changes.
 pub use subscription::{SubscribeOptions, Subscription, SubscriptionEnd, SubscriptionEvent};
 
@@ -51,5 +55,5 @@ pub use gate::{Gate, GateError, LiveSession};
 
 // What can go wrong.
 pub use error::{
-    CallError, CallOutcome, HandshakeError, HeaderFault, MetaError, ProtocolFault, UnsupportedWhy,
+    CallError, CallOutcome, HandshakeError, HeaderFault, MetaError, ProtocolFault, TaskFault, UnsupportedWhy,
 };

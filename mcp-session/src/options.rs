@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use mcp_proto::{ClientCapabilities, Implementation, InputAnswers, Progress, RawJson, Redactor};
+use mcp_proto::{ClientCapabilities, Implementation, InputAnswers, Progress, RawJson, Redactor, extension};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -82,6 +82,8 @@ pub struct CallOptions {
     /// Further members of the request's `_meta`.
     pub(crate) meta: Vec<(String, RawJson)>,
     pub(crate) rounds: RoundMode,
+    /// Whether the caller takes the task that the server may make of the call.
+    pub(crate) takes_task: bool,
     /// What the server has asked for in an earlier round.
     pub(crate) answers: Option<Box<InputAnswers>>,
 }
@@ -94,6 +96,18 @@ pub(crate) enum RoundMode {
     /// The handler of the session.
     #[default]
     ByHandler,
+}
+
+/// What becomes of a call that the server makes a task of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum TaskMode {
+    /// Its caller takes the task.
+    ByHand,
+    /// The call goes on until the task is over.
+    Followed,
+    /// It cannot be made one.
+    #[default]
+    Refused,
 }
 
 /// Is shown the progress of a call.
@@ -133,6 +147,17 @@ impl SessionOptions {
     #[must_use]
     pub fn with_capabilities(mut self, capabilities: ClientCapabilities) -> Self {
         self.capabilities = capabilities;
+        self
+    }
+
+    /// Declares the extension tasks: a modern server may answer a call of a tool with a task, which is
+    /// followed until it is over, see [`Call`](crate::Call). Default not declared.
+    #[must_use]
+    pub fn with_tasks(mut self) -> Self {
+        self.capabilities
+            .extensions
+            .get_or_insert_default()
+            .insert(extension::TASKS, RawJson::empty_object());
         self
     }
 

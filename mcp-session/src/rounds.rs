@@ -12,14 +12,15 @@ use mcp_proto::{
 use tokio::time::sleep;
 
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
-use crate::options::RoundMode;
+use crate::options::{RoundMode, TaskMode};
 use crate::pending::Patience;
 use crate::quota::disturbs;
 use crate::service::Service;
 use crate::session::Handle;
+use crate::shared::Keeps;
 
 /// Most things that a server may ask for at once.
-const MAX_INPUTS: usize = 64;
+pub(crate) const MAX_INPUTS: usize = 64;
 
 /// Most bytes of the state that a server has a call keep for it.
 const MAX_STATE_BYTES: usize = 1024 * 1024;
@@ -43,6 +44,7 @@ pub(crate) struct Rounds {
     first: Bytes,
     first_id: RequestId,
     mode: RoundMode,
+    tasks: TaskMode,
     /// The limits of one round; the hard one is that of the whole call.
     patience: Patience,
     /// How often the server has asked for input.
@@ -50,13 +52,35 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub(crate) fn new(first: Bytes, first_id: RequestId, mode: RoundMode, patience: Patience) -> Self {
-        Self { first, first_id, mode, patience, asked: 0 }
+    pub(crate) fn new(
+        first: Bytes,
+        first_id: RequestId,
+        mode: RoundMode,
+        tasks: TaskMode,
+        patience: Patience,
+    ) -> Self {
+        Self { first, first_id, mode, tasks, patience, asked: 0 }
     }
 
     /// Whether the server has begun with the call: it was answered before, if not with a result.
     pub(crate) fn has_begun(&self) -> bool {
         self.asked > 0
+    }
+
+    /// For what an answer keeps its permit.
+    pub(crate) fn keeps(&self) -> Keeps {
+        match self.tasks {
+            TaskMode::ByHand | TaskMode::Followed => Keeps::ForTask(self.patience),
+            TaskMode::Refused => Keeps::ForNextRound(self.patience),
+        }
+    }
+
+    pub(crate) fn mode(&self) -> RoundMode {
+        self.mode
+    }
+
+    pub(crate) fn tasks(&self) -> TaskMode {
+        self.tasks
     }
 
     /// The limits of a round.
@@ -101,9 +125,10 @@ impl Rounds {
 }
 
 /// What the server asks, each under its key.
-type Questions = Vec<(String, ServerRequest)>;
+pub(crate) type Questions = Vec<(String, ServerRequest)>;
 
-fn questions(
+/// Reads what the server asks, or says why not all of it can be answered.
+pub(crate) fn questions(
     service: Option<&Service>,
     method: &Method,
     required: &InputRequired,
@@ -123,14 +148,25 @@ fn questions(
     inputs.into_iter().flat_map(|inputs| inputs.iter()).map(read).collect()
 }
 
-/// Asks for everything at once, within the limits of the handler. Nobody is asked anything if that
-/// were too much; the first failure ends the others.
 async fn gather(
     handle: Arc<Handle>,
     required: InputRequired,
     questions: Questions,
 ) -> Result<InputAnswers, CallError> {
     let mut answers = InputAnswers::to(&required);
+    for (key, answer) in answer_all(&handle, questions).await? {
+        answers.answer_raw(&key, answer);
+    }
+    Ok(answers)
+}
+
+/// Asks for everything at once, within the limits of the handler. Nobody is asked anything if that
+/// were too much; the first failure ends the others.
+pub(crate) async fn answer_all(
+    handle: &Handle,
+    questions: Questions,
+) -> Result<Vec<(String, RawJson)>, CallError> {
+    let mut answers = Vec::with_capacity(questions.len());
     let Some(service) = &handle.shared.service else { return Ok(answers) };
     if let Err(error) = service.quota.keep_pace(questions.iter().map(|(_, request)| request)) {
         let asked = questions.iter().find(|(_, request)| disturbs(request));
@@ -147,8 +183,7 @@ async fn gather(
     };
     let mut asking: FuturesUnordered<_> = questions.into_iter().map(ask).collect();
     while let Some(answered) = asking.next().await {
-        let (key, answer) = answered?;
-        answers.answer_raw(&key, answer);
+        answers.push(answered?);
     }
     Ok(answers)
 }

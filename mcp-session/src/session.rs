@@ -17,7 +17,7 @@ use crate::error::{CallError, UnsupportedWhy};
 use crate::gate::Permit;
 use crate::inbox::SessionEvent;
 use crate::list::{ListLimits, Listed};
-use crate::options::{CallOptions, SessionOptions};
+use crate::options::{CallOptions, SessionOptions, TaskMode};
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
 use crate::rounds::Rounds;
@@ -64,7 +64,7 @@ impl Handle {
         options
     }
 
-    fn patience(&self, started: Instant, options: &CallOptions) -> Patience {
+    pub(crate) fn patience(&self, started: Instant, options: &CallOptions) -> Patience {
         let started = options.began.unwrap_or(started);
         let hard_end = options.deadline.unwrap_or_else(|| later(started, self.hard_limit));
         let soft = options.timeout.unwrap_or_else(|| match options.deadline {
@@ -261,7 +261,7 @@ impl Session {
     /// What was not as it should be since the session was opened.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.handle.shared.counts.read()
+        self.handle.shared.counters()
     }
 
     /// Whether requests are mirrored into headers: in the modern era, over HTTP.
@@ -371,8 +371,9 @@ impl Session {
             .meta(&options.meta)
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
-        let rounds =
-            has_rounds.then(|| Rounds::new(frame.clone(), request_id.clone(), options.rounds, patience));
+        let tasks = self.agreed.task_mode(method, options.takes_task);
+        let rounds = (has_rounds || tasks != TaskMode::Refused)
+            .then(|| Rounds::new(frame.clone(), request_id.clone(), options.rounds, tasks, patience));
         if let (Some(rounds), Some(answers)) = (&rounds, &options.answers) {
             frame = rounds.write(method, id, answers)?;
         }

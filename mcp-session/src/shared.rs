@@ -2,13 +2,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::task::AtomicWaker;
+use mcp_proto::tasks::Task;
 use mcp_proto::{Payload, ProtocolVersion, Redactor, RequestId};
 use mcp_transport::{Closed, Dispatch, Outbound, Transport};
 use memchr::memmem;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::counters::Counts;
+use crate::counters::{Count, Counters, Counts};
 use crate::era::Agreed;
 use crate::error::CallError;
 use crate::gate::Permit;
@@ -20,6 +21,7 @@ use crate::served::Served;
 use crate::service::Service;
 use crate::slot::{Ended, Kept, Slot, Tried};
 use crate::subscription::{SubscriptionLane, Unsolicited};
+use crate::task::{TaskPlace, Tasks, Ticket};
 
 /// What the handles, the calls and the driver of one connection have in common.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub(crate) struct Shared {
     table: Arc<Table>,
     served: Mutex<Served>,
     pub(crate) unsolicited: Unsolicited,
+    pub(crate) tasks: Tasks,
+    task_cancels: Arc<Count>,
     closed: watch::Sender<Option<Closed>>,
 }
 
@@ -62,14 +66,37 @@ pub(crate) struct Entry {
     pub(crate) keeps: Keeps,
     pub(crate) wants_progress: bool,
     pub(crate) started: Instant,
-    /// Where the events of the subscription go that this request is.
-    pub(crate) lane: Option<Arc<SubscriptionLane>>,
+    pub(crate) role: Role,
+}
+
+/// What an entry stands for.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Call,
+    /// A request that is a subscription, and where its events go.
+    Subscription(Arc<SubscriptionLane>),
+    /// A call whose answer is a task.
+    Task(Ticket),
 }
 
 impl Entry {
-    /// Whether it is a call that the server owes an answer, and not a subscription.
+    /// Whether it is a call, and not a subscription.
     pub(crate) fn is_call(&self) -> bool {
-        self.lane.is_none()
+        !matches!(self.role, Role::Subscription(_))
+    }
+
+    /// Whether the server owes it an answer that ends it.
+    pub(crate) fn is_owed(&self) -> bool {
+        matches!(self.role, Role::Call)
+    }
+}
+
+impl Role {
+    /// Lets a task be, however the call ends.
+    pub(crate) fn settle(&mut self) {
+        if let Self::Task(ticket) = self {
+            ticket.settle();
+        }
     }
 }
 
@@ -80,6 +107,8 @@ pub(crate) enum Keeps {
     ForNextPage,
     /// For a further round within these limits, should the answer ask for input.
     ForNextRound(Patience),
+    /// For the task that the answer may be, or for a further round.
+    ForTask(Patience),
     /// It is free at once.
     Nothing,
 }
@@ -109,6 +138,8 @@ impl Shared {
             table: Arc::new(Table(Mutex::new(PendingTable::new(options.max_pending.max(1))))),
             served: Mutex::default(),
             unsolicited: Unsolicited::default(),
+            tasks: Tasks::default(),
+            task_cancels: Arc::default(),
             closed: watch::Sender::new(None),
         }
     }
@@ -133,14 +164,24 @@ impl Shared {
 
     /// Ends a call that was taken out of the table with an answer.
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
-        let Entry { slot, permit, keeps, wants_progress, started, lane } = entry;
-        if let Some(lane) = lane {
-            lane.end(self.end_of_subscription(result.clone()));
+        let Entry { slot, permit, keeps, wants_progress, started, role } = entry;
+        match role {
+            Role::Call => {}
+            Role::Subscription(lane) => {
+                lane.end(self.end_of_subscription(result.clone()));
+            }
+            // The server is told before the caller.
+            Role::Task(ticket) => drop(ticket),
         }
         let kept = match (&result, keeps) {
             (Ok(_), Keeps::ForNextPage) => permit.map_or(Kept::Nothing, Kept::Permit),
-            (Ok(result), Keeps::ForNextRound(patience)) if may_ask_for_input(result) => {
-                Kept::Round(self.next_round(permit, patience, wants_progress, started))
+            (Ok(result), Keeps::ForTask(patience)) if may_be_task(result) => {
+                self.keep_for_task(result, permit, patience, wants_progress, started)
+            }
+            (Ok(result), Keeps::ForNextRound(patience) | Keeps::ForTask(patience))
+                if may_ask_for_input(result) =>
+            {
+                Kept::Round(self.next_round(permit, keeps, patience, wants_progress, started))
             }
             // With nothing further to send, the permit is free before the caller can see the answer.
             _ => {
@@ -155,13 +196,14 @@ impl Shared {
     pub(crate) fn next_round(
         &self,
         permit: Option<Permit>,
+        keeps: Keeps,
         patience: Patience,
         wants_progress: bool,
         started: Instant,
     ) -> NextRound {
         let slot = Arc::new(Slot::awaiting());
-        let keeps = Keeps::ForNextRound(patience);
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, lane: None };
+        let entry =
+            Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, role: Role::Call };
         let id = self.ids.next();
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
         match taken_in {
@@ -171,21 +213,86 @@ impl Shared {
         NextRound::new(Arc::clone(&self.table), id, slot)
     }
 
+    /// Keeps what an answer may need that is a task, or that asks for input.
+    fn keep_for_task(
+        &self,
+        result: &Payload,
+        permit: Option<Permit>,
+        patience: Patience,
+        wants_progress: bool,
+        started: Instant,
+    ) -> Kept {
+        let agreed = self.agreed.get();
+        if let Some((agreed, task)) = agreed.and_then(|agreed| Some((agreed, agreed.task_in(result)?))) {
+            return Kept::Task(self.task_place(agreed, permit, patience, started, &task));
+        }
+        if may_ask_for_input(result) {
+            let keeps = Keeps::ForTask(patience);
+            return Kept::Round(self.next_round(permit, keeps, patience, wants_progress, started));
+        }
+        drop(permit);
+        Kept::Nothing
+    }
+
+    /// Takes the place of a call whose answer is a task. Only the deadline of the call ends it, as its
+    /// server need not answer anything meanwhile. If the session has ended, so has the call.
+    pub(crate) fn task_place(
+        &self,
+        agreed: &Agreed,
+        permit: Option<Permit>,
+        patience: Patience,
+        started: Instant,
+        task: &Task,
+    ) -> TaskPlace {
+        let slot = Arc::new(Slot::awaiting());
+        let id = self.ids.next();
+        let entry = Entry {
+            slot: Arc::clone(&slot),
+            permit,
+            keeps: Keeps::Nothing,
+            wants_progress: false,
+            started,
+            role: Role::Task(self.ticket(agreed, task)),
+        };
+        let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
+        match taken_in {
+            Ok(timer) => self.wake_driver(timer),
+            Err((refused, mut entry)) => {
+                entry.role.settle();
+                self.answer(entry, Err(refused.into()));
+            }
+        }
+        TaskPlace::new(Arc::clone(&self.table), id, slot)
+    }
+
+    /// What cancels a task when it is dropped.
+    pub(crate) fn ticket(&self, agreed: &Agreed, task: &Task) -> Ticket {
+        let (transport, cancels) = (Arc::clone(&self.transport), Arc::clone(&self.task_cancels));
+        Ticket::new(transport, agreed, cancels, self.ids.next(), task)
+    }
+
     /// Gives a call up that was taken out of the table: the send is stopped and the cancel is handed to
     /// the transport before this returns.
     ///
     /// Before anything is agreed on, nothing is cancelled on the wire: these are the requests of the
     /// handshake.
-    pub(crate) fn give_up(&self, id: i64, entry: &Entry, reason: &str, farewell: Farewell) -> Dispatch {
+    pub(crate) fn give_up(&self, id: i64, entry: &mut Entry, reason: &str, farewell: Farewell) -> Dispatch {
+        if farewell == Farewell::Silent {
+            entry.role.settle();
+        }
         if entry.slot.stop_sending() == Tried::No {
             return Dispatch::NotSent;
         }
-        let id = RequestId::from(id);
+        let request_id = RequestId::from(id);
         let told = self.agreed.get().filter(|_| farewell == Farewell::Told);
-        let notice = told.and_then(|agreed| agreed.cancel_notice(self.transport.streams(), &id, reason));
-        let dispatch = self.transport.abandon(&id, notice);
+        let notice =
+            told.and_then(|agreed| agreed.cancel_notice(self.transport.streams(), &request_id, reason));
+        let dispatch = self.transport.abandon(&request_id, notice);
         if told.is_some() && dispatch == Dispatch::MayHaveLeft {
             self.counts.cancels_sent.add();
+            if matches!(entry.keeps, Keeps::ForTask(_)) {
+                self.tasks.await_late(id);
+            }
         }
         dispatch
     }
@@ -193,9 +300,9 @@ impl Shared {
     /// Ends every call whose deadline has come.
     pub(crate) fn expire(&self, now: Instant) {
         let expired = self.table().expire(now);
-        for (id, entry) in expired {
+        for (id, mut entry) in expired {
             let waited = now.duration_since(entry.started);
-            let dispatch = self.give_up(id, &entry, "no answer in time", Farewell::Told);
+            let dispatch = self.give_up(id, &mut entry, "no answer in time", Farewell::Told);
             tracing::debug!(request_id = id, ?dispatch, elapsed_ms = waited.as_millis(), "call timed out");
             self.answer(entry, Err(CallError::Timeout { dispatch, waited }));
         }
@@ -209,8 +316,8 @@ impl Shared {
             return self.table().closed().cloned().unwrap_or(closed);
         };
         let cancelled = entries.len();
-        for (id, entry) in entries {
-            let dispatch = self.give_up(id, &entry, "the session is closing", farewell);
+        for (id, mut entry) in entries {
+            let dispatch = self.give_up(id, &mut entry, "the session is closing", farewell);
             self.answer(entry, Err(CallError::SessionGone { dispatch, closed: closed.clone() }));
         }
         self.stop_serving();
@@ -220,6 +327,13 @@ impl Shared {
         // Last: whoever waits for the end finds every call ended.
         self.closed.send_replace(Some(closed.clone()));
         closed
+    }
+
+    /// What was not as it should be so far.
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = self.counts.read();
+        counters.cancels_sent += self.task_cancels.read();
+        counters
     }
 
     /// Asks the driver to end, also when nobody is left who could close the session.
@@ -256,4 +370,9 @@ impl Shared {
 /// some text keeps a place and a permit until then, and only who writes it with escapes goes on without.
 fn may_ask_for_input(result: &Payload) -> bool {
     memmem::find(result.as_bytes(), b"input_required").is_some()
+}
+
+/// Whether an answer may be a task; as above.
+fn may_be_task(result: &Payload) -> bool {
+    memmem::find(result.as_bytes(), b"\"task").is_some()
 }

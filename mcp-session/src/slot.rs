@@ -9,6 +9,7 @@ use mcp_transport::{SendError, Sent};
 use crate::error::CallError;
 use crate::gate::Permit;
 use crate::next_round::NextRound;
+use crate::task::TaskPlace;
 
 /// The transport at work on one request.
 pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Sent, SendError>> + Send>>;
@@ -64,14 +65,16 @@ pub(crate) enum Kept {
     Permit(Permit),
     /// A place, if the answer asks for input.
     Round(NextRound),
+    /// A place, if the answer is a task.
+    Task(TaskPlace),
 }
 
 impl Kept {
-    /// The permit alone; a place is given up.
+    /// The permit alone; a place is given up, and with it the task.
     pub(crate) fn into_permit(self) -> Option<Permit> {
         match self {
             Self::Permit(permit) => Some(permit),
-            Self::Nothing | Self::Round(_) => None,
+            Self::Nothing | Self::Round(_) | Self::Task(_) => None,
         }
     }
 }

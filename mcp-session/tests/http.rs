@@ -1089,3 +1089,50 @@ fn f123_a_modern_call_that_is_dropped_between_two_rounds_posts_nothing() {
         opened.close().await;
     });
 }
+
+#[test]
+fn s100_a_call_over_http_that_is_dropped_cancels_its_task_with_a_post_and_asks_again_after_a_lost_answer() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let options = SessionOptions::default().with_tasks();
+        let mut discovered = discover_result();
+        discovered["capabilities"]["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+        let (session, driver, connection, ()) = handshake(&server, options, async |connection| {
+            let request = connection.request().await;
+            connection.json("200 OK", "", &result(&request, &discovered)).await;
+        })
+        .await;
+        let mut opened = Opened { server: &server, session: session.unwrap(), driver, connection };
+        let working =
+            json!({"resultType": "task", "taskId": "Tür", "status": "working", "pollIntervalMs": 100});
+        let calling = tokio::spawn(call(&opened.session));
+        let request = opened.request().await;
+        opened.connection.json("200 OK", "", &result(&request, &working)).await;
+        let named = |request: &NetRequest, method: &str| {
+            assert_eq!(request.header("mcp-method"), Some(method));
+            assert_eq!(request.header("mcp-name"), Some("=?base64?VMO8cg==?="));
+        };
+        for head in ["429 Too Many Requests", "503 Service Unavailable"] {
+            let poll = opened.request().await;
+            named(&poll, "tasks/get");
+            opened.connection.write(&format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n")).await;
+        }
+        let poll = opened.request().await;
+        named(&poll, "tasks/get");
+        opened.connection.json("200 OK", "", &result(&poll, &working)).await;
+        calling.abort();
+        assert!(calling.await.unwrap_err().is_cancelled());
+        assert_eq!(opened.session.in_flight(), 0);
+        let mut cancels = 0;
+        // A question may have been on its way.
+        while let Ok(request) = timeout(Duration::from_millis(500), opened.request()).await {
+            if request.header("mcp-method") == Some("tasks/cancel") {
+                named(&request, "tasks/cancel");
+                cancels += 1;
+            }
+            opened.connection.json("200 OK", "", &result(&request, &json!({"resultType": "complete"}))).await;
+        }
+        assert_eq!(cancels, 1);
+        opened.close().await;
+    });
+}

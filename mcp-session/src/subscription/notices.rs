@@ -8,7 +8,7 @@ use mcp_proto::{
 
 use crate::error::{CallError, ProtocolFault};
 use crate::inbox::ListKind;
-use crate::shared::{Entry, Shared};
+use crate::shared::{Entry, Role, Shared};
 use crate::slot::Tried;
 use crate::subscription::lane::Put;
 use crate::subscription::{SubscriptionEnd, SubscriptionEvent, SubscriptionLane};
@@ -84,7 +84,7 @@ impl Shared {
         }
         let taken = self.table().remove(number);
         let Some(entry) = taken else { return false };
-        if let Entry { lane: Some(lane), slot, .. } = &entry {
+        if let Entry { role: Role::Subscription(lane), slot, .. } = &entry {
             lane.end(SubscriptionEnd::Cancelled);
             // Where the request has a stream of its own, that goes; nothing is said to the server.
             if slot.stop_sending() == Tried::Yes {
@@ -132,7 +132,10 @@ impl Shared {
 
     /// The subscription whose request has this id.
     fn lane(&self, id: i64) -> Option<Arc<SubscriptionLane>> {
-        self.table().get(id)?.lane.clone()
+        match &self.table().get(id)?.role {
+            Role::Subscription(lane) => Some(Arc::clone(lane)),
+            Role::Call | Role::Task(_) => None,
+        }
     }
 
     fn count_stray(&self, put: Put) {

@@ -1,0 +1,113 @@
+use std::pin::Pin;
+use std::time::Duration;
+
+use mcp_proto::tasks::{GetTask, GetTaskPayload, Task, UpdateTask};
+use mcp_proto::{Entries, InputRequired, Method, Payload, Request};
+use tokio::time::{Instant, sleep_until};
+
+use crate::call::Pass;
+use crate::error::{CallError, ProtocolFault, TaskFault, UnsupportedWhy};
+use crate::options::{CallOptions, RoundMode};
+use crate::pending::{Patience, later};
+use crate::rounds::{answer_all, questions};
+use crate::session::Session;
+use crate::task::known::TaskWatch;
+use crate::task::poll::{SHORTEST_PAUSE, Step, TaskPoll};
+
+/// A task on its way to its result.
+pub(crate) type Following = Pin<Box<dyn Future<Output = FollowEnd> + Send>>;
+
+/// How following a task has ended.
+#[derive(Debug)]
+pub(crate) enum FollowEnd {
+    /// The task may still be at work.
+    GivenUp(CallError),
+    /// The task is over.
+    Over(Result<Payload, CallError>),
+}
+
+/// Follows a task to its result, within `patience`: the hard limit is that of the whole, the soft one that
+/// of each question.
+pub(crate) async fn follow(session: Session, task: Task, patience: Patience, mode: RoundMode) -> FollowEnd {
+    let shared = &session.handle.shared;
+    let task_id = task.task_id.clone();
+    let watch = shared.tasks.watch(&task_id);
+    let now = Instant::now();
+    let mut poll = TaskPoll::new(session.peer().era, session.handle.max_rounds, now);
+    let mut step = poll.on_task(task, now);
+    loop {
+        step = match step {
+            Step::Over(end) => return FollowEnd::Over(end.map_err(|error| shared.redacted(error))),
+            Step::GiveUp(error) => return FollowEnd::GivenUp(shared.redacted(error)),
+            Step::Fetch => {
+                // It answers when the task is done, however long that takes.
+                let options = CallOptions::default().with_deadline(patience.hard_end);
+                return match ask(&session, &GetTaskPayload::new(task_id.as_str()), options).await {
+                    Err(error @ CallError::Peer(_)) => FollowEnd::Over(Err(error)),
+                    Err(error) => FollowEnd::GivenUp(error),
+                    Ok(result) => FollowEnd::Over(Ok(result)),
+                };
+            }
+            Step::Wait(pause) => {
+                rest(&watch, pause).await;
+                match ask(&session, &GetTask::new(task_id.as_str()), each(patience)).await.and_then(read) {
+                    Ok(task) => poll.on_task(task, Instant::now()),
+                    Err(error) => poll.on_error(error, Instant::now()),
+                }
+            }
+            Step::Answer(_) if mode == RoundMode::ByHand => Step::GiveUp(unanswered()),
+            Step::Answer(required) => match answer(&session, &task_id, &required, patience).await {
+                Ok(()) => poll.wait(Instant::now()),
+                Err(error) => Step::GiveUp(error),
+            },
+        };
+    }
+}
+
+/// Gives a task what it asks for.
+async fn answer(
+    session: &Session,
+    task_id: &str,
+    required: &InputRequired,
+    patience: Patience,
+) -> Result<(), CallError> {
+    let handle = &session.handle;
+    let questions = questions(handle.shared.service.as_ref(), &Method::TOOLS_CALL, required)?;
+    let answers = Entries::from_iter(answer_all(handle, questions).await?);
+    match ask(session, &UpdateTask::new(task_id, answers), each(patience)).await {
+        Ok(_) => Ok(()),
+        Err(CallError::Peer(error)) => Err(CallError::Task(TaskFault::Untold(Box::new(error)))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks one thing about a task; it belongs to a call that was let in before.
+async fn ask<R: Request>(session: &Session, request: &R, options: CallOptions) -> Result<Payload, CallError> {
+    session.start(R::METHOD, request, request.mirrored_name(), options, Pass::Again).await
+}
+
+/// The limits of one question.
+fn each(patience: Patience) -> CallOptions {
+    CallOptions::default().with_timeout(patience.soft).with_deadline(patience.hard_end)
+}
+
+fn read(task: Payload) -> Result<Task, CallError> {
+    task.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))
+}
+
+/// Waits, but not to the end once the server tells of a change.
+async fn rest(watch: &TaskWatch<'_>, pause: Duration) {
+    let now = Instant::now();
+    let told = async {
+        watch.changed().await;
+        sleep_until(later(now, SHORTEST_PAUSE)).await;
+    };
+    tokio::select! {
+        () = sleep_until(later(now, pause)) => {}
+        () = told => {}
+    }
+}
+
+fn unanswered() -> CallError {
+    CallError::Unsupported { method: Method::TOOLS_CALL, why: UnsupportedWhy::InputRequired }
+}

@@ -1,0 +1,214 @@
+//! Tasks of a server: work that outlives the request that began it.
+
+mod follow;
+mod known;
+mod poll;
+mod ticket;
+
+use std::fmt;
+
+use mcp_proto::tasks::{CancelTask, GetTask, Task, TaskRequest, UpdateTask};
+use mcp_proto::{CallTool, CallToolResult, Entries, Era, Method, Payload, RawJson, for_version};
+use tokio::time::Instant;
+
+use crate::call::Pass;
+use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
+use crate::gate::LiveSession;
+use crate::options::{CallOptions, TaskMode};
+use crate::session::Session;
+
+pub(crate) use follow::{FollowEnd, Following, follow};
+pub(crate) use known::Tasks;
+pub(crate) use ticket::{TaskPlace, Ticket};
+
+/// What a server has made of a call that may become a task.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartedTask {
+    /// It has answered at once, as it may in the modern era.
+    Done(CallToolResult),
+    /// A task, which goes on until it is done or cancelled.
+    Running(TaskHandle),
+}
+
+/// One task of a server, seen through one session. Cheap to clone; dropping it changes nothing.
+///
+/// The task belongs to the server and may outlive the session: keep its [`id`](Self::id), and look at it
+/// through another session of the same server with [`Session::task`].
+///
+/// # Source
+///
+/// MCP 2025-11-25, basic/utilities/tasks; SEP-2663 (the extension, with 2026-07-28).
+#[derive(Clone)]
+pub struct TaskHandle {
+    session: Session,
+    id: String,
+    created: Option<Box<Task>>,
+}
+
+impl Session {
+    /// Calls a tool, and takes the task that the server makes of it.
+    ///
+    /// On 2025-11-25 the server is asked for a task, with the time to live in `call.task` if it is given.
+    /// In the modern era (extension tasks, see
+    /// [`SessionOptions::with_tasks`](crate::SessionOptions::with_tasks)) the server decides whether it makes
+    /// a task of the call. `options` hold until then, and no permit is held after it.
+    ///
+    /// # Errors
+    ///
+    /// - [`CallError::Unsupported`]: the server, or the version, has no tasks; nothing was sent.
+    /// - others: as for [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the call up. A task of which nobody knows yet is cancelled, also if the
+    /// server tells of it later.
+    ///
+    /// # Source
+    ///
+    /// MCP 2025-11-25, basic/utilities/tasks; SEP-2663.
+    pub async fn start_task(&self, call: CallTool, options: CallOptions) -> Result<StartedTask, CallError> {
+        self.start_task_through(call, options, Pass::Session).await
+    }
+
+    /// Looks at a task that was begun before, through this session or another one of the same server.
+    /// Nothing is sent by this.
+    #[must_use]
+    pub fn task(&self, task_id: impl Into<String>) -> TaskHandle {
+        TaskHandle { session: self.clone(), id: task_id.into(), created: None }
+    }
+
+    async fn start_task_through(
+        &self,
+        mut call: CallTool,
+        mut options: CallOptions,
+        pass: Pass,
+    ) -> Result<StartedTask, CallError> {
+        let refuse = |why| CallError::Unsupported { method: Method::TASKS_GET, why };
+        if self.agreed().task_mode(&Method::TOOLS_CALL, true) == TaskMode::Refused {
+            return Err(refuse(UnsupportedWhy::Capability));
+        }
+        match self.peer().era {
+            Era::Legacy => {
+                call.task.get_or_insert_with(TaskRequest::default);
+            }
+            Era::Modern => call.task = None,
+        }
+        options.takes_task = true;
+        let call =
+            for_version(&call, self.peer().version).map_err(|lack| refuse(UnsupportedWhy::Version(lack)))?;
+        let result = self.start(Method::TOOLS_CALL, &*call, Some(&call.name), options, pass).await?;
+        match self.agreed().task_in(&result) {
+            Some(task) => {
+                let (session, id) = (self.clone(), task.task_id.clone());
+                Ok(StartedTask::Running(TaskHandle { session, id, created: Some(Box::new(task)) }))
+            }
+            None => read(&result).map(StartedTask::Done),
+        }
+    }
+}
+
+impl LiveSession {
+    /// Calls a tool, and takes the task that the server makes of it; the permit is free as soon as the
+    /// server has answered. See [`Session::start_task`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::start_task`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Session::start_task`].
+    pub async fn start_task(self, call: CallTool, options: CallOptions) -> Result<StartedTask, CallError> {
+        let (session, permit) = self.into_parts();
+        session.start_task_through(call, options, Pass::Gate(permit)).await
+    }
+}
+
+impl TaskHandle {
+    /// What the server calls the task.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The task as the server has told of it at its beginning; `None` for one that was begun before.
+    #[must_use]
+    pub fn created(&self) -> Option<&Task> {
+        self.created.as_deref()
+    }
+
+    /// Asks how the task is.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Session::call`]. [`CallError::Peer`]: the server does not know the task, or not any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing about the task.
+    pub async fn get(&self, options: CallOptions) -> Result<Task, CallError> {
+        self.session.call(GetTask::new(self.id()), options).await
+    }
+
+    /// Follows the task to its end and takes its result, in the way of a [`Call`](crate::Call) whose answer
+    /// is a task. What it asks for on the way is answered by the [`ClientHandler`](crate::ClientHandler).
+    ///
+    /// # Errors
+    ///
+    /// - [`CallError::Peer`]: the call has failed with this error.
+    /// - [`CallError::Task`]: it came to no result, or the server does not tell.
+    /// - others: as for [`Session::call`]. Whether the task goes on is not known then, and it is not
+    ///   cancelled: ask again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing about the task; an answer that was being gathered is lost.
+    pub async fn result(&self, options: CallOptions) -> Result<CallToolResult, CallError> {
+        let patience = self.session.handle.patience(Instant::now(), &options);
+        let task = match &self.created {
+            Some(task) => Task::clone(task),
+            None => self.get(options.clone()).await?,
+        };
+        match follow(self.session.clone(), task, patience, options.rounds).await {
+            FollowEnd::Over(Ok(result)) => read(&result),
+            FollowEnd::GivenUp(error) | FollowEnd::Over(Err(error)) => Err(error),
+        }
+    }
+
+    /// Gives the task what it asks for, by the keys of [`Task::input_requests`] (modern era).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Session::call`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the request; the answers may have reached the server.
+    pub async fn update(&self, answers: Entries<RawJson>, options: CallOptions) -> Result<(), CallError> {
+        self.session.call(UpdateTask::new(self.id(), answers), options).await.map(drop)
+    }
+
+    /// Asks the server to cancel the task, which may come to another end all the same.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Session::call`]. [`CallError::Peer`]: there is nothing to cancel.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the request up; it may have reached the server.
+    pub async fn cancel(&self, options: CallOptions) -> Result<(), CallError> {
+        self.session.call(CancelTask::new(self.id()), options).await.map(drop)
+    }
+}
+
+impl fmt::Debug for TaskHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskHandle").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+fn read(result: &Payload) -> Result<CallToolResult, CallError> {
+    result.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))
+}

@@ -1,0 +1,102 @@
+use std::sync::Arc;
+
+use mcp_proto::tasks::{CancelTask, Task};
+use mcp_proto::{Request as _, RequestId, encode_request};
+use mcp_transport::{Outbound, Transport};
+
+use crate::counters::Count;
+use crate::era::Agreed;
+use crate::shared::Table;
+use crate::slot::Slot;
+
+/// Says that a task is wanted no more, once, when it is dropped; unless it was [settled](Self::settle)
+/// before.
+///
+/// It lies in the pending table, in the entry of the call that the task belongs to: whatever ends the
+/// call cancels the task, before the caller sees the end.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    transport: Arc<dyn Transport>,
+    /// The request that cancels the task, written when the task began. Nobody waits for its answer.
+    cancel: Option<Outbound>,
+    cancels: Arc<Count>,
+}
+
+/// The place of a call whose answer is a task, from the answer on: it ends at its deadline, or with its
+/// session, also if nobody polls it.
+///
+/// Given up when dropped, and with it permit and task.
+#[derive(Debug)]
+pub(crate) struct TaskPlace {
+    table: Arc<Table>,
+    pub(crate) id: i64,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl Ticket {
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        agreed: &Agreed,
+        cancels: Arc<Count>,
+        id: i64,
+        task: &Task,
+    ) -> Self {
+        let cancel = cancel(&*transport, agreed, id, task);
+        Self { transport, cancel, cancels }
+    }
+
+    /// The task is over, or somebody else's by now.
+    pub(crate) fn settle(&mut self) {
+        self.cancel = None;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let Some(cancel) = self.cancel.take() else { return };
+        if self.transport.post(cancel).is_ok() {
+            self.cancels.add();
+        } else {
+            tracing::debug!("a task was not cancelled: the server takes no messages");
+        }
+    }
+}
+
+impl TaskPlace {
+    pub(crate) fn new(table: Arc<Table>, id: i64, slot: Arc<Slot>) -> Self {
+        Self { table, id, slot }
+    }
+
+    /// Frees the place and lets the task be: it is over, or somebody else's by now. `false`: somebody else
+    /// has ended the call before.
+    pub(crate) fn settle(&self) -> bool {
+        let taken = self.table.lock().remove(self.id);
+        taken.is_some_and(|mut entry| {
+            entry.role.settle();
+            true
+        })
+    }
+
+    /// Frees the place and cancels the task, unless that was done before.
+    pub(crate) fn give_up(&self) {
+        let taken = self.table.lock().remove(self.id);
+        drop(taken);
+    }
+}
+
+impl Drop for TaskPlace {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Writes the request `id` that cancels a task; `None` for one whose id no message can carry.
+fn cancel(transport: &dyn Transport, agreed: &Agreed, id: i64, task: &Task) -> Option<Outbound> {
+    let params = CancelTask::new(task.task_id.as_str());
+    let frame = encode_request(&RequestId::from(id), &CancelTask::METHOD, &params, agreed.base()).ok()?;
+    let name = Some(task.task_id.as_str());
+    let mirrored = agreed.mirrored(transport.streams(), &CancelTask::METHOD, name, &frame).ok()?;
+    let mut cancel = Outbound::request(id.into(), frame);
+    cancel.mirrored = mirrored;
+    Some(cancel)
+}
