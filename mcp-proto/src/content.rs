@@ -4,13 +4,13 @@ use std::fmt;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::member::Member;
 use crate::message::{NameReader, Object, Skipped, message};
 use crate::open_enum::open_enum;
 use crate::payload::{DecodeError, decode, look};
 use crate::raw_json::{RawJson, kind_of};
+use crate::raw_text::RawText;
 use crate::resources::{Resource, ResourceContents};
 use crate::version::ProtocolVersion;
 use crate::versioned::{NotInVersion, Versioned};
@@ -348,8 +348,7 @@ fn read_block<'de, D: Deserializer<'de>>(deserializer: D, place: Place) -> Resul
         return deserializer.deserialize_map(AsItComes(place));
     }
     // Not serde's tagged enum: that one buffers the block as a tree, which loses raw values.
-    let raw = <&RawValue>::deserialize(deserializer)?;
-    let text = raw.get();
+    let RawText(text) = RawText::deserialize(deserializer)?;
     if !text.starts_with('{') {
         return Err(D::Error::custom("a content block must be an object"));
     }
@@ -359,7 +358,7 @@ fn read_block<'de, D: Deserializer<'de>>(deserializer: D, place: Place) -> Resul
         // Its texts or numbers have no meaning at all (a lone surrogate): that is no odd block but a
         // broken message.
         Some(Err(error)) if error.is_syntax() => Err(D::Error::custom(error)),
-        _ => Ok(Content::Other(raw.to_owned().into())),
+        _ => RawJson::of_checked(text).map(Content::Other).map_err(D::Error::custom),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::id::RequestId;
 use crate::input_required::InputAnswers;
 use crate::method::Method;
 use crate::payload::{DecodeError, Payload};
+use crate::writer::write_json;
 
 /// Members to put into `params._meta`, kept as the text they are written in.
 ///
@@ -39,18 +40,15 @@ impl MetaMembers {
     /// `value` has no JSON form.
     pub fn push<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), DecodeError> {
         let length = self.text.len();
-        let mut write = || -> serde_json::Result<()> {
+        let mut write = || {
             if length > 0 {
                 self.text.push(b',');
             }
-            serde_json::to_writer(&mut self.text, key)?;
+            write_json(&mut self.text, key)?;
             self.text.push(b':');
-            serde_json::to_writer(&mut self.text, value)
+            write_json(&mut self.text, value)
         };
-        write().map_err(|error| {
-            self.text.truncate(length);
-            DecodeError::new(&error)
-        })
+        write().inspect_err(|_| self.text.truncate(length))
     }
 
     /// Whether there is nothing to write.
@@ -190,10 +188,6 @@ fn write_token(out: &mut Vec<u8>, id: &RequestId) -> Result<(), DecodeError> {
 fn write_id(out: &mut Vec<u8>, id: &RequestId) {
     // Numbers and texts always have a JSON form, and a `Vec` takes whatever is written to it.
     let _ = write_json(out, id);
-}
-
-fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), DecodeError> {
-    serde_json::to_writer(out, value).map_err(|error| DecodeError::new(&error))
 }
 
 /// Writes `params` and splices `_meta` in before its closing brace, so that nothing is written

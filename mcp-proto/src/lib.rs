@@ -36,10 +36,13 @@ mod param_headers;
 mod payload;
 mod peer;
 mod ping;
+mod plain;
 pub mod probe;
 mod progress;
 mod prompts;
 mod raw_json;
+mod raw_text;
+mod reader;
 mod redact;
 mod request;
 mod resources;
@@ -59,6 +62,7 @@ mod tools;
 mod trace_context;
 mod version;
 mod versioned;
+mod writer;
 
 // Envelopes: what every message is wrapped in.
 pub use encode::{

@@ -1,7 +1,6 @@
 use std::fmt;
 
 use serde::ser::SerializeMap;
-use serde_json::value::RawValue;
 
 use crate::entries::Entries;
 use crate::raw_json::RawJson;
@@ -39,17 +38,17 @@ impl OtherMembers {
 
     /// Adds a member. One of the same name that is there already counts no longer.
     pub fn insert(&mut self, name: &str, value: &RawJson) {
-        self.push(name, value);
+        self.push(name, value.get());
     }
 
-    pub(crate) fn push(&mut self, name: &str, value: &RawValue) {
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
         let text = self.0.get_or_insert_default();
         if !text.is_empty() {
             text.push(',');
         }
         text.push_str(&serde_json::Value::from(name).to_string());
         text.push(':');
-        text.push_str(value.get());
+        text.push_str(value);
     }
 
     pub(crate) fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {

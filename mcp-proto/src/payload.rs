@@ -9,12 +9,14 @@ use serde::de::DeserializeOwned;
 
 use crate::allowance;
 use crate::last_wins::keep_last;
+use crate::reader::{ReadError, Reader, meaning_of};
+use crate::writer::write_json;
 
 /// Deepest nesting of arrays and objects in a message that is read.
 pub(crate) const MAX_DEPTH: usize = 127;
 
 /// What a [`DecodeError`] says of a text or number that breaks the rules of JSON itself.
-const SYNTAX: &str = "not valid JSON";
+pub(crate) const SYNTAX: &str = "not valid JSON";
 
 /// One JSON value, kept as the text it arrived in.
 ///
@@ -47,7 +49,9 @@ impl Payload {
     ///
     /// The value has no JSON form (a map with keys that are no texts, a failing `Serialize`).
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, DecodeError> {
-        serde_json::to_vec(value).map(|text| Self(text.into())).map_err(|e| DecodeError::new(&e))
+        let mut text = Vec::with_capacity(128);
+        write_json(&mut text, value)?;
+        Ok(Self(text.into()))
     }
 
     /// Takes a text that is already known to be one JSON value within the depth limit.
@@ -93,15 +97,19 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> 
     decode_with(text, |deserializer| T::deserialize(deserializer))
 }
 
-/// Reads one JSON text by `read`, within the [`allowance`] of its length.
+/// Reads one JSON text by `read`, within the [`allowance`] of its length. It must be known to be well
+/// formed, see [`Reader`].
 pub(crate) fn decode_with<T>(
     text: &str,
-    read: impl Fn(&mut Reader<'_>) -> serde_json::Result<T>,
+    read: impl Fn(&mut Reader<'_>) -> Result<T, ReadError>,
 ) -> Result<T, DecodeError> {
     let read = |text: &str| {
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let value = read(&mut reader)?;
-        reader.end().map(|()| value)
+        let mut reader = Reader::new(text);
+        let whole = read(&mut reader).and_then(|value| reader.end().map(|()| value));
+        whole.map_err(|error| {
+            let (line, column) = reader.place();
+            DecodeError { message: error.0, line, column }
+        })
     };
     allowance::within(text.len(), || {
         let left = allowance::left();
@@ -111,7 +119,6 @@ pub(crate) fn decode_with<T>(
             look::last(|| read(text))
         };
         look::first(|| read(text)).unwrap_or_else(again).or_else(|error| {
-            let error = DecodeError::new(&error);
             // What has no meaning gets none by looking again.
             if error.is_syntax() {
                 return Err(error);
@@ -124,12 +131,9 @@ pub(crate) fn decode_with<T>(
     })
 }
 
-/// What a JSON text in memory is read by.
-pub(crate) type Reader<'a> = serde_json::Deserializer<serde_json::de::StrRead<'a>>;
-
 impl DecodeError {
     pub(crate) fn new(error: &serde_json::Error) -> Self {
-        Self { message: without_received(error), line: error.line(), column: error.column() }
+        Self { message: meaning_of(error), line: error.line(), column: error.column() }
     }
 
     /// Whether the text breaks the rules of JSON, rather than those of a type.
@@ -140,32 +144,6 @@ impl DecodeError {
     /// An error of this crate's own, about a value that is being written.
     pub(crate) const fn about(message: &'static str) -> Self {
         Self { message: Cow::Borrowed(message), line: 0, column: 0 }
-    }
-}
-
-/// Keeps of an error's text what comes from our types: the rest quotes what the server wrote.
-fn without_received(error: &serde_json::Error) -> Cow<'static, str> {
-    use serde_json::error::Category;
-    match error.classify() {
-        Category::Data => {}
-        Category::Eof => return Cow::Borrowed("the JSON text is cut off"),
-        Category::Io => return Cow::Borrowed("the JSON text could not be written"),
-        Category::Syntax => return Cow::Borrowed(SYNTAX),
-    }
-    let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let text = text.strip_suffix(&place).unwrap_or(&text);
-    // Passed on by a type that had read a part of the value on its own.
-    if text.starts_with(SYNTAX) {
-        return Cow::Borrowed(SYNTAX);
-    }
-    if text.starts_with("missing field `") || text.starts_with("duplicate field `") {
-        return Cow::Owned(text.to_owned());
-    }
-    // "invalid type: string "…", expected a sequence": the last comma of this kind is serde's own.
-    match text.rsplit_once(", expected ") {
-        Some((_, expected)) => Cow::Owned(format!("expected {expected}")),
-        None => Cow::Borrowed("the value does not fit"),
     }
 }
 

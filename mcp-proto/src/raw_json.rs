@@ -2,21 +2,21 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-use memchr::{memchr_iter, memmem};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
+use crate::message::NameReader;
 use crate::payload::DecodeError;
-
-/// Up to how many bytes a block counts as short.
-const SHORT_BLOCK: usize = 512;
+use crate::raw_text::{RawText, raw_value};
+use crate::reader::Reader;
+use crate::writer::write_json;
 
 /// One JSON value inside a message that nobody has asked to see typed, kept as its text.
 ///
 /// Schemas, tool arguments, structured content and `_meta` travel in this form: what a server wrote
 /// is what a user gets, byte for byte. Two values are equal when their texts are.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
 
@@ -27,7 +27,13 @@ impl RawJson {
     ///
     /// The value has no JSON form.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, DecodeError> {
-        serde_json::value::to_raw_value(value).map(Self).map_err(|error| DecodeError::new(&error))
+        let mut text = Vec::with_capacity(128);
+        write_json(&mut text, value)?;
+        let found = String::from_utf8(text).ok().and_then(|text| raw_value(text).ok());
+        match found {
+            Some(raw) => Ok(Self(raw)),
+            None => to_raw_value(value).map(Self).map_err(|error| DecodeError::new(&error)),
+        }
     }
 
     /// Takes a text that must be exactly one JSON value.
@@ -69,21 +75,69 @@ impl RawJson {
 }
 
 impl RawJson {
+    /// Takes a text that is known to be one JSON value.
+    pub(crate) fn of_checked(text: &str) -> serde_json::Result<Self> {
+        raw_value(text).or_else(|_| RawValue::from_string(text.to_owned())).map(Self)
+    }
+
     /// The member `type` of an object that is one of several kinds.
     pub(crate) fn kind(&self) -> Option<Cow<'_, str>> {
         kind_of(self.get())
     }
 }
 
-/// The `type` member of an object, where there is one.
+/// The `type` member of an object, where there is one and it is a text; of several, the last.
 pub(crate) fn kind_of(object: &str) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Kind {
-        #[serde(rename = "type")]
-        kind: String,
+    let raw = Reader::new(object).deserialize_map(KindVisitor).ok()??;
+    match raw.strip_prefix('"')?.strip_suffix('"')? {
+        plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
+        _ => crate::payload::decode(raw).ok().map(Cow::Owned),
     }
-    let read = || crate::payload::decode::<Kind>(object).ok().map(|read| Cow::Owned(read.kind));
-    leading_kind(object).map(Cow::Borrowed).or_else(read)
+}
+
+struct KindVisitor;
+
+impl<'de> Visitor<'de> for KindVisitor {
+    type Value = Option<&'de str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut kind = None;
+        while let Some(is_kind) = map.next_key_seed(NameReader(|name: &str| name == "type"))? {
+            let RawText(value) = map.next_value()?;
+            if is_kind {
+                kind = Some(value);
+            }
+        }
+        Ok(kind)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(RawText::SIGN, RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = RawJson;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<RawJson, E> {
+        RawJson::of_checked(text).map_err(E::custom)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawJson, D::Error> {
+        Box::deserialize(deserializer).map(RawJson)
+    }
 }
 
 impl From<Box<RawValue>> for RawJson {
@@ -119,27 +173,4 @@ impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawJson({} bytes)", self.0.get().len())
     }
-}
-
-/// The kind of an object that begins with it and names none a second time: almost every server writes
-/// that, and a large one is then not read through just for its kind.
-fn leading_kind(object: &str) -> Option<&str> {
-    let member = object.strip_prefix('{')?.trim_ascii_start().strip_prefix("\"type\"")?;
-    let value = member.trim_ascii_start().strip_prefix(':')?.trim_ascii_start();
-    let (kind, rest) = value.strip_prefix('"')?.split_once('"')?;
-    let is_plain = !kind.contains('\\') && !names_type(rest.as_bytes());
-    is_plain.then_some(kind)
-}
-
-/// Whether `text` may name a member `type`, in its letters or in escapes. A search is dear to prepare;
-/// short texts are looked through for the rarest byte.
-fn names_type(text: &[u8]) -> bool {
-    const NAME: &[u8] = b"\"type\"";
-    const ESCAPE: &[u8] = b"\\u00";
-    if text.len() > SHORT_BLOCK {
-        return memmem::find(text, NAME).is_some() || memmem::find(text, ESCAPE).is_some();
-    }
-    let begins = |at: usize, part| text.get(at..).is_some_and(|text| text.starts_with(part));
-    memchr_iter(b'y', text).any(|at| begins(at.saturating_sub(2), NAME))
-        || memchr_iter(b'\\', text).any(|at| begins(at, ESCAPE))
 }

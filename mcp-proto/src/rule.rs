@@ -7,13 +7,13 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error};
 use serde_json::Number;
-use serde_json::value::RawValue;
 
 use crate::content::{BlockInside, Content};
 use crate::member::Member;
 use crate::member::exact_number::exact_number;
 use crate::payload::{decode, decode_with};
 use crate::raw_json::RawJson;
+use crate::raw_text::RawText;
 
 /// How a member of type `T` is read, what stands for it when it is absent, and when it is written.
 pub(crate) trait Rule<T> {
@@ -157,8 +157,8 @@ impl<T: Member> Rule<Option<T>> for Hint {
 
 impl Rule<Option<Number>> for ExactHint {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Number>, D::Error> {
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        Ok(exact_number(raw.get()))
+        let RawText(text) = RawText::deserialize(deserializer)?;
+        Ok(exact_number(text))
     }
 
     fn absent() -> Option<Option<Number>> {
@@ -243,8 +243,8 @@ impl<T: Member + Default + PartialEq> Rule<T> for HintOrDefault {
 
 impl<T: Member + Default> Rule<Option<T>> for Declared {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        match raw.get() {
+        let RawText(text) = RawText::deserialize(deserializer)?;
+        match text {
             "null" | "false" => Ok(None),
             text => Ok(Some(decode(text).unwrap_or_default())),
         }
@@ -300,10 +300,10 @@ fn null_or<'de, D: Deserializer<'de>, T: Member + Default>(deserializer: D) -> R
 }
 
 fn hint<'de, D: Deserializer<'de>, T: Member>(deserializer: D) -> Result<Option<T>, D::Error> {
-    let raw = <&RawValue>::deserialize(deserializer)?;
-    match decode_with(raw.get(), |deserializer| Option::read(deserializer)) {
+    let RawText(text) = RawText::deserialize(deserializer)?;
+    match decode_with(text, |deserializer| Option::read(deserializer)) {
         // A text without any meaning (a lone surrogate) is no odd hint but a broken message.
-        Err(error) if error.is_syntax() && raw.get().starts_with('"') => Err(D::Error::custom(error)),
+        Err(error) if error.is_syntax() && text.starts_with('"') => Err(D::Error::custom(error)),
         read => Ok(read.unwrap_or_default()),
     }
 }

@@ -1,10 +1,5 @@
-use memchr::memchr2;
-
 use crate::payload::MAX_DEPTH;
-
-/// From how many bytes on the end of a text is searched for with the widest means of the processor,
-/// which are dear to begin with.
-const LONG_TEXT: usize = 128;
+use crate::plain::plain_length;
 
 /// Why a text is no JSON, and where: so many bytes from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,50 +242,6 @@ impl<'a> Scanner<'a> {
     fn rest(&self) -> &'a [u8] {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
-}
-
-/// How many bytes of `rest` are in a text neither its end nor an escape nor a fault.
-fn plain_length(rest: &[u8]) -> usize {
-    let near = plain_words(rest.get(..LONG_TEXT).unwrap_or(rest));
-    if near < LONG_TEXT {
-        return near;
-    }
-    let far = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-    let plain = rest.get(..far).unwrap_or(rest);
-    // The smallest byte of many is found at once; only the block that has one too small is looked into.
-    let is_free = |block: &&[u8; 64]| block.iter().fold(u8::MAX, |least, byte| least.min(*byte)) >= 0x20;
-    let free = plain.as_chunks::<64>().0.iter().take_while(is_free).count() * 64;
-    let fault = plain.get(free..).and_then(|last| last.iter().position(|byte| *byte < 0x20));
-    fault.map_or(far, |fault| free + fault)
-}
-
-/// As [`plain_length`], eight bytes at a time.
-fn plain_words(rest: &[u8]) -> usize {
-    let (words, tail) = rest.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let special = special_bytes(u64::from_le_bytes(*word));
-        if special != 0 {
-            let before = usize::try_from(special.trailing_zeros() / 8).unwrap_or_default();
-            return index * 8 + before;
-        }
-    }
-    let in_tail = tail.iter().position(|byte| is_special(*byte));
-    words.len() * 8 + in_tail.unwrap_or(tail.len())
-}
-
-fn is_special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
-}
-
-/// A word whose lowest bit that is set lies in the first byte of `word` that is special; 0 if none is.
-///
-/// Subtracting borrows from the bytes above one that is special, never from those below.
-fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH: u64 = ONES << 7;
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
-    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    (below(word, 0x20) | is(b'"') | is(b'\\')) & HIGH
 }
 
 #[cfg(test)]
