@@ -19,6 +19,11 @@ Usage: cargo xtask COMMAND
                             ARGS go to its `run.py`, for example `--cases http --rounds 7`
   fuzz     [--seconds N] [TARGET…]
                             what libFuzzer comes up with, N seconds (60) for each target
+  load     [--quick] [NAME…]
+                            many servers, calls and faults, and the bounds that must hold: crowd,
+                            neighbours, soak; --quick does less and judges no time
+  mutants  [NAME…]          changes the files that only decide, and counts what no unit test notices;
+                            installs cargo-mutants
   simulate --seeds N        the seeded simulation, N seeds long
            [--first N] [--release]
   repeat   --times N [--jobs M] [--limit SECONDS] NAME…
@@ -41,6 +46,8 @@ pub(crate) enum Task {
     Features,
     Fuzz(Fuzz),
     Help,
+    Load(Load),
+    Mutants(Mutants),
     Prove(Prove),
     RealServers { install_only: bool },
     Repeat(Repeat),
@@ -69,6 +76,22 @@ pub(crate) struct Fuzz {
     pub(crate) names: Vec<String>,
     /// How long each is run.
     pub(crate) seconds: u64,
+}
+
+/// Options of `load`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// Which loads; empty means all.
+    pub(crate) names: Vec<String>,
+    /// Less of each, without judging times.
+    pub(crate) quick: bool,
+}
+
+/// Options of `mutants`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mutants {
+    /// Parts of file names; empty means all.
+    pub(crate) names: Vec<String>,
 }
 
 /// Options of `prove`.
@@ -127,6 +150,8 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, Str
         "features" => Task::Features,
         "fuzz" => Task::Fuzz(Fuzz { seconds: rest.number("--seconds")?.unwrap_or(60), names: rest.names()? }),
         "help" | "--help" | "-h" => Task::Help,
+        "load" => Task::Load(Load { quick: rest.switch("--quick"), names: rest.names()? }),
+        "mutants" => Task::Mutants(Mutants { names: rest.names()? }),
         "prove" => Task::Prove(Prove { check_only: rest.switch("--check"), names: rest.names()? }),
         "real-servers" => Task::RealServers { install_only: rest.switch("--install") },
         "repeat" => Task::Repeat(Repeat {
@@ -237,6 +262,10 @@ mod tests {
                 at: Some("0.1.16".to_owned()),
                 ..Conformance::default()
             })
+        );
+        assert_eq!(
+            parsed("load soak --quick").unwrap(),
+            Task::Load(Load { names: vec!["soak".into()], quick: true })
         );
         assert_eq!(
             parsed("prove --check late").unwrap(),

@@ -19,6 +19,8 @@ mod dependencies;
 mod failure;
 mod features;
 mod fuzz;
+mod load;
+mod mutants;
 mod npm;
 mod prove;
 mod real_servers;
@@ -66,6 +68,8 @@ fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
             println!("{USAGE}");
             Ok(())
         }
+        Task::Load(options) => load::run(workspace, &options),
+        Task::Mutants(options) => mutants::run(workspace, &options),
         Task::Prove(options) => prove::run(workspace, &options),
         Task::RealServers { install_only } => real_servers::run(workspace, install_only),
         Task::Repeat(options) => repeat::run(workspace, &options),
