@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// A patch that puts a defect back, and the test that must notice.
-#[derive(Debug, PartialEq, Eq)]
+/// A patch that puts a defect back, and one test that must notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Defect {
     /// What holds without the defect, in one sentence.
     pub(super) guarantee: String,
@@ -15,10 +15,12 @@ pub(super) struct Defect {
     pub(super) patch: PathBuf,
     /// The test's name, with or without its modules.
     pub(super) test: String,
+    /// With the defect the test does not end: that is how it notices.
+    pub(super) hangs: bool,
 }
 
 impl Defect {
-    /// Reads every `*.patch` of `folder`, in the order of their names.
+    /// Reads every `*.patch` of `folder`, in the order of their names; one entry for each of its tests.
     ///
     /// # Errors
     ///
@@ -33,25 +35,37 @@ impl Defect {
             }
         }
         patches.sort();
-        patches.into_iter().map(Self::read).collect()
+        Ok(patches.into_iter().map(Self::read).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    fn read(patch: PathBuf) -> Result<Self, Failure> {
+    fn read(patch: PathBuf) -> Result<Vec<Self>, Failure> {
         let text = fs::read_to_string(&patch).map_err(Failure::io("read", &patch))?;
-        Self::parse(patch, &text)
+        Self::parse(&patch, &text)
     }
 
-    fn parse(patch: PathBuf, text: &str) -> Result<Self, Failure> {
-        let header = |key: &str| {
-            let mut lines = text.lines().take_while(|line| line.starts_with('#'));
-            lines.find_map(|line| line.strip_prefix(key)).map(str::trim).filter(|value| !value.is_empty())
+    fn parse(patch: &Path, text: &str) -> Result<Vec<Self>, Failure> {
+        let headers = |key: &'static str| {
+            let lines = text.lines().take_while(|line| line.starts_with('#'));
+            let values = lines.filter_map(move |line| line.strip_prefix(key)).map(str::trim);
+            values.filter(|value| !value.is_empty())
         };
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let lacks = |what: &str| Failure::new(format!("{name}.patch does not begin with `# {what}`"));
-        let guarantee = header("# guarantee:").ok_or_else(|| lacks("guarantee: …"))?.to_owned();
-        let test = header("# test:").and_then(|test| test.split_once(' '));
-        let (package, test) = test.ok_or_else(|| lacks("test: CRATE NAME"))?;
-        Ok(Self { guarantee, package: package.to_owned(), test: test.trim().to_owned(), name, patch })
+        let guarantee = headers("# guarantee:").next().ok_or_else(|| lacks("guarantee: …"))?;
+        let hangs = headers("# hangs:").next().is_some();
+        let mut defects = Vec::new();
+        for test in headers("# test:") {
+            let (package, test) = test.split_once(' ').ok_or_else(|| lacks("test: CRATE NAME"))?;
+            defects.push(Self {
+                guarantee: guarantee.to_owned(),
+                name: name.clone(),
+                package: package.to_owned(),
+                patch: patch.to_owned(),
+                test: test.trim().to_owned(),
+                hangs,
+            });
+        }
+        if defects.is_empty() { Err(lacks("test: CRATE NAME")) } else { Ok(defects) }
     }
 
     /// Whether a test of this full name is the one.
@@ -74,11 +88,21 @@ mod tests {
 
     #[test]
     fn the_header_names_guarantee_and_test() {
-        let defect = Defect::parse("d/late-reply.patch".into(), PATCH).unwrap();
+        let [defect] = &Defect::parse(Path::new("d/late-reply.patch"), PATCH).unwrap()[..] else { panic!() };
         assert_eq!(defect.name, "late-reply");
         assert_eq!(defect.guarantee, "A late reply is dropped.");
         assert_eq!((defect.package.as_str(), defect.test.as_str()), ("mcp-session", "pending::tests::late"));
-        assert_eq!(defect.function(), "late");
+        assert_eq!((defect.function(), defect.hangs), ("late", false));
+    }
+
+    #[test]
+    fn every_test_is_an_entry_and_a_hang_must_be_announced() {
+        let text = format!("# test: mcp-client another\n# hangs: nobody wakes it\n{PATCH}");
+        let defects = Defect::parse(Path::new("x.patch"), &text).unwrap();
+        let tests: Vec<_> =
+            defects.iter().map(|defect| (defect.package.as_str(), defect.function())).collect();
+        assert_eq!(tests, [("mcp-client", "another"), ("mcp-session", "late")]);
+        assert!(defects.iter().all(|defect| defect.hangs && defect.guarantee == "A late reply is dropped."));
     }
 
     #[test]
@@ -86,14 +110,16 @@ mod tests {
         for (from, part) in
             [("# guarantee: A late reply is dropped.\n", "guarantee"), ("# test: mcp-session", "test")]
         {
-            let failure = Defect::parse("x.patch".into(), &PATCH.replace(from, "")).unwrap_err().to_string();
+            let failure =
+                Defect::parse(Path::new("x.patch"), &PATCH.replace(from, "")).unwrap_err().to_string();
             assert!(failure.contains(part), "{failure}");
         }
     }
 
     #[test]
     fn a_test_is_found_by_whole_names_only() {
-        let defect = Defect::parse("x.patch".into(), &PATCH.replace("pending::tests::", "")).unwrap();
+        let defects = Defect::parse(Path::new("x.patch"), &PATCH.replace("pending::tests::", "")).unwrap();
+        let [defect] = &defects[..] else { panic!() };
         assert!(defect.is_test("late") && defect.is_test("pending::tests::late"));
         assert!(!defect.is_test("too_late") && !defect.is_test("late_again"));
     }
