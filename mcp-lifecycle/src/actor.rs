@@ -87,7 +87,7 @@ impl Actor {
                 Input::Time => self.on_time(),
                 Input::Wishes(wishes, number) => {
                     self.on_wishes(wishes);
-                    self.server.handled.send_replace(number);
+                    self.server.on_handled(number);
                 }
             }
         }

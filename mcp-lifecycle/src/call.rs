@@ -225,9 +225,9 @@ impl<'a> Path<'a> {
             }
         }
         let _place = self.server.wait_in_line()?;
-        let mut status = self.server.status.subscribe();
         loop {
-            let state = status.borrow_and_update().state;
+            let seen = self.server.moves();
+            let state = self.server.state();
             match state {
                 // A session is published before `Ready` is announced and retracted before it is
                 // revoked: if the gate has none now, the announcement of that is on its way.
@@ -246,10 +246,8 @@ impl<'a> Path<'a> {
                     }
                 }
             }
-            match timeout_at(self.by, status.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(self.server.over(CallOutcome::NotSent)),
-                Err(_) => return Err(self.too_late(WaitingFor::Connection)),
+            if timeout_at(self.by, self.server.moved_since(seen)).await.is_err() {
+                return Err(self.too_late(WaitingFor::Connection));
             }
         }
     }

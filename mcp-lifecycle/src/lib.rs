@@ -3,6 +3,7 @@
 mod account;
 mod actor;
 mod backoff;
+mod bell;
 mod breaker;
 mod budget;
 mod call;

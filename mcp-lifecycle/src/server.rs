@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::account::Account;
+use crate::bell::Bell;
 use crate::error::CallError;
 use crate::event::ServerEvent;
 use crate::failure::Failure;
@@ -38,8 +39,12 @@ pub(crate) struct Server {
     pub(crate) orders: Orders,
     pub(crate) gate: Arc<Gate>,
     pub(crate) status: watch::Sender<Arc<ServerStatus>>,
+    /// Rung when the status has changed, orders were carried out, or everything is over.
+    moved: Bell,
+    /// How often the status has changed.
+    moves: AtomicU64,
     /// The number of the last order that was carried out.
-    pub(crate) handled: watch::Sender<u64>,
+    handled: AtomicU64,
     /// How it came to its end.
     pub(crate) ended: Latch<ServerReport>,
     pub(crate) tool_refresh: ToolRefresh,
@@ -99,7 +104,9 @@ impl Server {
             runtime,
             orders: Orders::default(),
             status: watch::Sender::new(Arc::new(status)),
-            handled: watch::Sender::new(0),
+            moved: Bell::default(),
+            moves: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
             ended: Latch::new(),
             tool_refresh: ToolRefresh::default(),
             listening: AtomicU64::new(0),
@@ -214,6 +221,8 @@ impl Server {
         self.fill_in(&mut status);
         let status = Arc::new(status);
         self.status.send_replace(Arc::clone(&status));
+        self.moves.fetch_add(1, Ordering::Release);
+        self.moved.ring();
         self.runtime.emit(ServerEvent::StateChanged { status });
     }
 
@@ -230,6 +239,7 @@ impl Server {
             report.ending = Ending::Abandoned;
             self.ended.set(report);
         }
+        self.moved.ring();
     }
 
     pub(crate) fn mark_removed(&self) {
@@ -260,19 +270,30 @@ impl Server {
     /// none, or none that could help in this state.
     pub(crate) async fn catch_up(&self, state: State, by: Instant) -> bool {
         let given = self.orders.last();
-        let mut handled = self.handled.subscribe();
-        if matches!(state, State::Draining | State::Stopped) || *handled.borrow() >= given {
+        let is_handled = || self.handled.load(Ordering::Acquire) >= given;
+        if matches!(state, State::Draining | State::Stopped) || is_handled() {
             return false;
         }
-        let carried_out = async {
-            tokio::select! {
-                biased;
-                _ = handled.wait_for(|number| *number >= given) => {}
-                // An owner that is gone carries nothing out.
-                _ = self.ended.wait() => {}
-            }
-        };
-        timeout_at(by, carried_out).await.is_ok()
+        // An owner that is gone carries nothing out.
+        let is_carried_out = || (is_handled() || self.ended.get().is_some()).then_some(());
+        timeout_at(by, self.moved.until(is_carried_out)).await.is_ok()
+    }
+
+    /// How often the status has changed so far. Read it before the status: then no change is missed by
+    /// [`moved_since`](Self::moved_since).
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// Waits until the status has changed more often than `seen`.
+    pub(crate) async fn moved_since(&self, seen: u64) {
+        self.moved.until(|| (self.moves() != seen).then_some(())).await;
+    }
+
+    /// Every order up to the one with this number was carried out.
+    pub(crate) fn on_handled(&self, number: u64) {
+        self.handled.store(number, Ordering::Release);
+        self.moved.ring();
     }
 
     /// Takes a place among the calls that wait for the server to be ready.
