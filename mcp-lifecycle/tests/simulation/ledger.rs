@@ -4,20 +4,26 @@ use std::time::Duration;
 
 use mcp_lifecycle::CallError;
 use mcp_session::CallOutcome;
-use mcp_transport::testing::Execution;
 use tokio::time::Instant;
 
-/// Every call of a run: when it began, when it had to end, and how it ended.
+use crate::wire::{Receipt, Wire};
+
+/// P4: how long a server may believe that somebody waits for an answer.
+const CANCEL_WITHIN: Duration = Duration::from_millis(50);
+
+/// Every call of a run: when it began, when it had to end, and how it ended. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
     calls: Arc<Mutex<BTreeMap<u64, Entry>>>,
+    stood_still_until: Arc<Mutex<Option<Instant>>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     deadline: Instant,
     is_idempotent: bool,
-    ends: Vec<End>,
+    /// How and when it ended: P1 says once.
+    ends: Vec<(End, Instant)>,
 }
 
 /// How a call ended.
@@ -44,43 +50,84 @@ impl Ledger {
         };
         let mut calls = self.lock();
         let entry = calls.get_mut(&number).expect("it has begun");
-        assert!(Instant::now() <= entry.deadline, "call {number} ends too late: {result:?}");
-        entry.ends.push(end);
+        assert!(Instant::now() <= entry.deadline, "p01: call {number} ends too late: {result:?}");
+        entry.ends.push((end, Instant::now()));
     }
 
     /// The caller of a call goes away, if it has not ended before.
     pub(crate) fn give_up(&self, number: u64) {
         if let Some(entry) = self.lock().get_mut(&number).filter(|entry| entry.ends.is_empty()) {
-            entry.ends.push(End::Dropped);
+            entry.ends.push((End::Dropped, Instant::now()));
         }
+    }
+
+    /// The runtime stands still from now until `until`: nothing can end in that time, or be cancelled.
+    pub(crate) fn excuse(&self, until: Instant) {
+        let now = Instant::now();
+        *self.stood_still_until.lock().unwrap() = Some(until);
+        for entry in self.lock().values_mut() {
+            if entry.ends.is_empty() {
+                entry.deadline = entry.deadline.max(until);
+            }
+            entry
+                .ends
+                .iter_mut()
+                .filter(|(_, at)| *at + CANCEL_WITHIN >= now)
+                .for_each(|(_, at)| *at = until);
+        }
+    }
+
+    /// When the runtime last came to itself again.
+    pub(crate) fn stood_still_until(&self) -> Option<Instant> {
+        *self.stood_still_until.lock().unwrap()
     }
 
     /// How every call ended, for comparing runs.
     pub(crate) fn ends(&self) -> Vec<String> {
-        self.lock().iter().map(|(number, entry)| format!("call {number}: {:?}", entry.ends)).collect()
+        let calls = self.lock();
+        calls
+            .iter()
+            .map(|(number, entry)| format!("call {number}: {:?}", entry.ends.first().map(|(end, _)| end)))
+            .collect()
     }
 
-    /// Holds every call against what the servers did: P1, P2 and P3.
-    pub(crate) fn check(&self, executions: &[Execution]) {
-        let mut runs: BTreeMap<u64, usize> = BTreeMap::new();
-        for execution in executions {
-            let number = execution.arguments["message"].as_str().and_then(|text| text.parse().ok());
-            *runs.entry(number.expect("every call has its number")).or_default() += 1;
-        }
+    /// Holds every call against what the servers have seen of it so far: P1 to P4.
+    pub(crate) fn check(&self, wire: &Wire) {
+        let (now, wire, nothing) = (Instant::now(), wire.lock(), Receipt::default());
         for (number, entry) in &*self.lock() {
-            let runs = runs.get(number).copied().unwrap_or(0);
-            let [end] = entry.ends[..] else {
-                panic!("call {number} ended {} times: {entry:?}", entry.ends.len())
+            let seen = wire.calls.get(number).unwrap_or(&nothing);
+            let runs = seen.runs;
+            assert!(runs <= 1 || entry.is_idempotent, "p03: call {number} ran {runs} times: {entry:?}");
+            assert!(runs <= 3, "p03: call {number} ran {runs} times: {entry:?}");
+            let (end, at) = match entry.ends[..] {
+                [] => {
+                    assert!(now <= entry.deadline, "p01: call {number} has not ended: {entry:?}");
+                    continue;
+                }
+                [end] => end,
+                _ => panic!("p01: call {number} ended more than once: {entry:?}"),
             };
             match end {
                 End::Failed(CallOutcome::NotSent) => {
-                    assert_eq!(runs, 0, "call {number} was not sent, but ran")
+                    assert!(seen.requests.is_empty(), "p02: call {number} was not sent: {seen:?}");
                 }
-                End::Succeeded => assert!(runs > 0, "call {number} succeeded, but never ran"),
+                End::Succeeded => assert!(runs > 0, "p02: call {number} succeeded, but never ran"),
                 End::Dropped | End::Failed(_) => {}
             }
-            assert!(runs <= 1 || entry.is_idempotent, "call {number} ran {runs} times: {entry:?}");
-            assert!(runs <= 3, "call {number} ran {runs} times: {entry:?}");
+            let by = at + CANCEL_WITHIN;
+            for request in seen.requests.iter().filter(|_| now > by) {
+                assert!(
+                    wire.is_over_by(request, by),
+                    "p04: {request:?} of call {number} lives on: {entry:?}"
+                );
+            }
+        }
+    }
+
+    /// Every call has ended.
+    pub(crate) fn check_all_ended(&self) {
+        for (number, entry) in &*self.lock() {
+            assert_eq!(entry.ends.len(), 1, "p01: call {number}: {entry:?}");
         }
     }
 

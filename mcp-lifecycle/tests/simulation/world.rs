@@ -4,21 +4,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_lifecycle::{
-    BreakerState, CallError, ServerEvent, ServerHandle, ServerOptions, ServerSpec, State, Supervisor,
-    SupervisorOptions,
+    BreakerState, CallError, RecessOptions, ServerEvent, ServerHandle, ServerOptions, ServerSpec,
+    ServerStatus, Startup, State, Supervisor, SupervisorOptions,
 };
-use mcp_proto::{CallTool, ListTools, RawJson};
-use mcp_session::{CallOptions, ListLimits};
+use mcp_proto::{CallTool, ListTools, RawJson, SubscriptionFilter};
+use mcp_session::{CallOptions, ListLimits, SubscribeOptions, SubscriptionEvent};
 use mcp_transport::testing::{MemoryConnector, ServerEra, ServerLog, ServerScript, ToolBehaviour, serve_all};
 use serde_json::json;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::broadcast;
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
 
-use crate::chaos::{Chaos, ChaosConnector, Climate};
+use crate::ALLOCATOR;
+use crate::chaos::{Chaos, ChaosConnector, Climate, of_connection};
 use crate::ledger::Ledger;
+use crate::log::Errors;
+use crate::person::Person;
 use crate::random::Random;
+use crate::wire::Wire;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// P10: one backoff cap and one connect limit; before that an attempt that the last fault has stalled
@@ -32,17 +36,24 @@ const PARKED: Duration = Duration::from_secs(360);
 const BROKEN: Duration = Duration::from_secs(300);
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
+/// Everything that is allocated in this process, over all worlds that run at once; see P7.
+const MEMORY_BYTES: isize = 64 << 20;
+
 /// Runs one seed and returns its trace: two runs of a seed have the same.
-pub(crate) fn run(seed: u64) -> Vec<String> {
+pub(crate) fn run(seed: u64) -> String {
+    let errors = Errors::default();
+    let _guard = tracing::subscriber::set_default(errors.clone());
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
+    let trace = runtime.block_on(async {
         let mut world = World::new(Random::new(seed));
         world.do_everything_wrong().await;
         if world.random.percent(75) {
             world.recover().await;
         }
         world.end().await
-    })
+    });
+    errors.check();
+    trace
 }
 
 /// One supervisor, its servers, and everybody who uses them.
@@ -53,12 +64,12 @@ struct World {
     servers: Vec<Site>,
     logs: Vec<ServerLog>,
     ledger: Ledger,
+    wire: Wire,
     callers: JoinSet<()>,
     /// Callers that can be made to go away.
     running: BTreeMap<u64, AbortHandle>,
     peers: JoinSet<()>,
     calls: u64,
-    trace: Vec<String>,
     generations: BTreeMap<String, u64>,
 }
 
@@ -79,11 +90,11 @@ impl World {
             servers: Vec::new(),
             logs: Vec::new(),
             ledger: Ledger::default(),
+            wire: Wire::new(),
             callers: JoinSet::new(),
             running: BTreeMap::new(),
             peers: JoinSet::new(),
             calls: 0,
-            trace: Vec::new(),
             generations: BTreeMap::new(),
             random,
         };
@@ -101,16 +112,20 @@ impl World {
         self.logs.push(script.log());
         let climate = Arc::new(Climate::default());
         let inner = MemoryConnector::new();
-        let (served, weather) = (inner.clone(), Arc::clone(&climate));
+        let (served, weather, wire) = (inner.clone(), Arc::clone(&climate), self.wire.clone());
         let mut fates = self.random.fork();
         self.peers.spawn(async move {
-            serve_all(&served, |_| Chaos::new(script.start(), Arc::clone(&weather), fates.fork())).await;
+            let make = |_| Chaos::new(script.start(), Arc::clone(&weather), wire.clone(), fates.fork());
+            serve_all(&served, make).await;
         });
         let random = Mutex::new(self.random.fork());
         let connector = ChaosConnector { inner, climate: Arc::clone(&climate), random };
         let options = ServerOptions::default()
             .with_in_flight(self.random.pick(&[1, 2, 64]).try_into().unwrap())
             .with_queued(self.random.pick(&[1, 256]))
+            .with_startup(self.random.pick(&[Startup::AtOnce, Startup::AtOnce, Startup::OnDemand]))
+            .with_recess(self.recess())
+            .with_handler(Arc::new(Person::new(self.random.fork())))
             .with_idempotent_tools(["fail".to_owned()].into());
         let name = format!("server {}", self.logs.len());
         let spec = ServerSpec::new(name, Arc::new(connector)).with_options(options);
@@ -118,46 +133,83 @@ impl World {
         self.servers.push(Site { handle, climate, is_enabled: true });
     }
 
+    /// Half of the servers are let go when nobody uses them, or replaced when they are old.
+    fn recess(&mut self) -> RecessOptions {
+        let limit = |random: &mut Random| random.percent(30).then(|| 5 * SECOND + random.time(60 * SECOND));
+        let (idle, age) = (limit(&mut self.random), limit(&mut self.random));
+        RecessOptions::default().with_idle(idle).with_age(age)
+    }
+
     /// The safety phase: any number of faults.
     async fn do_everything_wrong(&mut self) {
         for _ in 0..self.random.in_range(10..60) {
             self.step().await;
-            self.look().await;
+            self.look();
         }
     }
 
     async fn step(&mut self) {
         let index = usize::try_from(self.random.in_range(0..self.servers.len() as u64)).unwrap();
         match self.random.in_range(0..100) {
-            0..50 => self.call(index),
-            50..55 => self.list(index),
-            55..60 => {
+            0..47 => self.call(index),
+            47..50 => self.list(index),
+            50..54 => self.subscribe(index),
+            54..59 => {
                 let number = self.random.in_range(0..self.calls + 1);
                 if let Some(caller) = self.running.remove(&number).filter(|caller| !caller.is_finished()) {
                     caller.abort();
                     self.ledger.give_up(number);
                 }
             }
-            60..64 => {
+            59..63 => {
                 let behind = self.random.in_range(0..2);
                 let handle = &self.servers[index].handle;
                 handle.reconnect(handle.status().generation.saturating_sub(behind));
             }
-            64..67 => self.servers[index].handle.wake(),
-            67..70 => {
+            63..66 => self.servers[index].handle.wake(),
+            66..69 => {
                 let site = &mut self.servers[index];
                 site.is_enabled = !site.is_enabled;
                 if site.is_enabled { site.handle.enable() } else { site.handle.disable() }
             }
-            70..72 if self.servers.len() > 1 => {
+            69..71 if self.servers.len() > 1 => {
                 let site = self.servers.remove(index);
                 // The removal goes on without its future.
                 drop(self.supervisor.remove(site.handle.name()));
                 self.add();
             }
-            72..85 => sleep(self.random.time(SECOND)).await,
-            _ => sleep(self.random.time(60 * SECOND)).await,
+            71..73 => self.stand_still().await,
+            73..86 => {
+                let time = self.random.time(SECOND);
+                self.wait(time).await;
+            }
+            _ => {
+                let time = self.random.time(60 * SECOND);
+                self.wait(time).await;
+            }
         }
+    }
+
+    /// Time passes; after each thing that happens meanwhile the promises are checked.
+    async fn wait(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        loop {
+            tokio::select! {
+                biased;
+                event = self.events.recv() => self.on_event(event.expect("no event is lost")),
+                Some(ended) = self.callers.join_next() => check_caller(ended),
+                () = sleep_until(until) => return,
+            }
+            self.look();
+        }
+    }
+
+    /// The runtime does not get to run for a while: every timer is late.
+    async fn stand_still(&mut self) {
+        let time = self.random.time(20 * SECOND);
+        self.wire.note("the runtime stands still");
+        self.ledger.excuse(Instant::now() + time);
+        advance(time).await;
     }
 
     fn call(&mut self, index: usize) {
@@ -182,34 +234,91 @@ impl World {
     fn list(&mut self, index: usize) {
         let handle = self.servers[index].handle.clone();
         let limit = Duration::from_millis(1) + self.random.time(30 * SECOND);
-        let by = Instant::now() + limit;
+        let (by, ledger) = (Instant::now() + limit, self.ledger.clone());
         self.callers.spawn(async move {
             let options = CallOptions::default().with_deadline(by);
             drop(handle.list::<ListTools>(options, ListLimits::default()).await);
-            assert!(Instant::now() <= by, "a list ends too late");
+            let excused = ledger.stood_still_until().max(Some(by));
+            assert!(Some(Instant::now()) <= excused, "p01: a list ends too late");
         });
     }
 
-    /// Checks what has been told since the last look.
-    async fn look(&mut self) {
+    /// Opens a subscription, and keeps it until it ends or its caller goes away.
+    fn subscribe(&mut self, index: usize) {
+        let handle = self.servers[index].handle.clone();
+        let patience = self.random.time(100 * SECOND);
+        let mut wanted = SubscriptionFilter::default();
+        wanted.tools_list_changed = true;
+        self.callers.spawn(async move {
+            let following = async {
+                let Ok(mut subscription) = handle.subscribe(wanted, SubscribeOptions::default()).await else {
+                    return;
+                };
+                while let Some(event) = subscription.next().await {
+                    if let SubscriptionEvent::Ended(_) = event {
+                        assert!(subscription.next().await.is_none(), "f125: an end is told once");
+                        return;
+                    }
+                }
+                panic!("f125: a subscription ends without its end");
+            };
+            // Going away is not an error.
+            let _ = timeout(patience, following).await;
+        });
+    }
+
+    /// Takes what has been told since the last look, and checks everything that must always hold.
+    fn look(&mut self) {
         while let Some(ended) = self.callers.try_join_next() {
-            if let Err(error) = ended {
-                assert!(error.is_cancelled(), "a caller panicked: {error}");
-            }
+            check_caller(ended);
         }
         loop {
             match self.events.try_recv() {
-                Ok(ServerEvent::StateChanged { status }) => self.on_state(&status.name, status.state),
-                Ok(_) => {}
+                Ok(event) => self.on_event(event),
                 Err(broadcast::error::TryRecvError::Empty) => break,
                 Err(error) => panic!("events are lost: {error}"),
             }
         }
+        self.check();
+    }
+
+    /// P1 to P4, P7, P8 and P11, at this very moment.
+    fn check(&mut self) {
+        if let Some(ended) = self.peers.try_join_next() {
+            ended.expect("p11: every frame is one message");
+        }
+        self.ledger.check(&self.wire);
+        for log in &self.logs {
+            // A modern server whose probe fails by chaos is rightly taken for a legacy one.
+            let mut violations = log.violations();
+            violations.retain(|violation| !violation.contains("initialize without _meta"));
+            assert_eq!(violations, [""; 0], "p11");
+        }
+        for site in &self.servers {
+            let status = site.handle.status();
+            assert!(status.in_flight <= 64 && status.waiting <= 2 * 256, "p07: {status:?}");
+            if let (State::Ready { .. }, Some(lists)) = (status.state, site.handle.lists()) {
+                let newest = of_connection(site.climate.connection.load(Ordering::Relaxed));
+                let tools: Vec<_> = lists.tools.items.iter().map(|tool| tool.name.as_str()).collect();
+                let telling: Vec<_> = tools.iter().filter(|tool| tool.starts_with("of-")).collect();
+                assert!(telling.iter().all(|tool| **tool == newest), "i18: {telling:?}, not {newest}");
+            }
+        }
+        let stats = ALLOCATOR.stats();
+        let allocated = stats.bytes_allocated.cast_signed() - stats.bytes_deallocated.cast_signed();
+        assert!(allocated < MEMORY_BYTES, "p07: {allocated} bytes");
+    }
+
+    fn on_event(&mut self, event: ServerEvent) {
+        if let ServerEvent::StateChanged { status } = event {
+            self.on_state(&status);
+        }
     }
 
     /// Generations only grow; what is told of the past lies in the past.
-    fn on_state(&mut self, name: &str, state: State) {
-        self.trace.push(format!("{:?} {name}: {}", Instant::now().elapsed(), state.name()));
+    fn on_state(&mut self, status: &ServerStatus) {
+        let (name, state) = (&*status.name, status.state);
+        self.wire.note(&format!("{name}: {} {}", state.name(), status.generation));
         let newest = self.generations.entry(name.to_owned()).or_default();
         match state {
             State::Connecting { generation, .. } => {
@@ -230,7 +339,8 @@ impl World {
         }
         // Every caller comes to an end by itself.
         while let Some(ended) = self.callers.join_next().await {
-            assert!(ended.is_ok() || ended.unwrap_err().is_cancelled());
+            check_caller(ended);
+            self.look();
         }
         for index in 0..self.servers.len() {
             let site = &self.servers[index];
@@ -242,7 +352,9 @@ impl World {
                 // What was ordered in the last moment is carried out first.
                 handle.settled(Instant::now() + RECOVERY).await;
                 let mut status = handle.watch();
-                status.wait_for(|status| status.state.is_ready()).await.map(drop).unwrap();
+                // A server that nobody needs sleeps; the call that follows wakes it.
+                let is_back = |state: State| state.is_ready() || matches!(state, State::Dormant { .. });
+                status.wait_for(|status| is_back(status.state)).await.map(drop).unwrap();
             };
             let back = timeout(RECOVERY + PARKED, back).await;
             assert!(back.is_ok(), "p10: {} does not come back: {:?}", handle.name(), handle.status());
@@ -256,7 +368,7 @@ impl World {
             assert_eq!((status.in_flight, status.waiting), (0, 0), "nothing is left behind: {status:?}");
             assert_eq!(status.breaker, BreakerState::Closed);
         }
-        self.look().await;
+        self.look();
     }
 
     /// A call succeeds; an open breaker may hold it up for as long as it says.
@@ -281,35 +393,38 @@ impl World {
     }
 
     /// A shutdown in whatever state everything is: in time, and nothing is left.
-    async fn end(mut self) -> Vec<String> {
+    async fn end(mut self) -> String {
         let began = Instant::now();
         let report = self.supervisor.shutdown().await;
         assert!(began.elapsed() <= SHUTDOWN, "i36: {:?}: {report:?}", began.elapsed());
         // Every call has ended with the shutdown; their tasks only have to notice.
         while let Some(ended) = self.callers.join_next().await {
-            assert!(ended.is_ok() || ended.unwrap_err().is_cancelled());
+            check_caller(ended);
         }
         assert_eq!(began.elapsed(), report.elapsed, "a call outlives the shutdown");
-        self.look().await;
-        let executions: Vec<_> = self.logs.iter().flat_map(ServerLog::executions).collect();
-        self.ledger.check(&executions);
-        for log in &self.logs {
-            // A modern server whose probe fails by chaos is rightly taken for a legacy one.
-            let mut violations = log.violations();
-            violations.retain(|violation| !violation.contains("initialize without _meta"));
-            assert_eq!(violations, [""; 0], "p11");
-        }
+        self.look();
         for server in &report.servers {
             assert!(server.exceeded.len() <= 1, "i35: {server:?}");
-            self.trace.push(format!("{server:?}"));
+            self.wire.note(&format!("{server:?}"));
         }
-        self.trace.extend(self.ledger.ends());
-        let Self { supervisor, callers, peers, trace, .. } = self;
+        // Whoever was to be told that a call is over has been told by now, or never will be.
+        sleep(SECOND).await;
+        self.check();
+        self.ledger.check_all_ended();
+        self.ledger.ends().iter().for_each(|end| self.wire.note(end));
+        let Self { supervisor, callers, peers, wire, .. } = self;
         drop((supervisor, callers, peers));
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 0, "p05: tasks are left");
-        trace
+        wire.trace()
+    }
+}
+
+/// A caller may have been told to go away; a panic in one is a broken promise.
+fn check_caller(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        assert!(error.is_cancelled(), "{error}");
     }
 }
