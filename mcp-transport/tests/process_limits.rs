@@ -1,4 +1,5 @@
-//! Starting processes when descriptors run out. Alone in its program: the limit is the process's own.
+//! Starting processes when descriptors or processes run out. Alone in its program: the limits are the
+//! process's own.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +19,9 @@ use mcp_transport::process::{Command, LocalProcesses, ProcessFactory, SpawnError
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
 use mcp_transport::testing::checks::{isolated, open_descriptors, until};
 use mcp_transport::{ConnectError, Connection, Connector, Outbound};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Uid, getrlimit, getuid, setrlimit};
+use rustix::thread::set_thread_res_uid;
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 fn far() -> Instant {
@@ -65,6 +68,52 @@ fn f008_running_out_of_descriptors_at_any_point_leaves_nothing() {
         assert!((4..=9).contains(&refusals), "{refusals}");
         transport.close(far()).await;
         drop((transport, receive, connector));
+        factory.join();
+    });
+}
+
+#[test]
+fn f007_running_out_of_processes_is_told_and_passes_and_leaves_nothing() {
+    isolated(async |_| {
+        let command = Command::new("cat").inherit([("PATH", "/usr/bin:/bin")]);
+        let first = command.clone();
+        let factory = std::thread::spawn(move || {
+            // For root there is no such limit: this thread becomes somebody else, and with it the thread
+            // that the factory makes for its first start.
+            if getuid().is_root() {
+                let nobody = Uid::from_raw(65_534);
+                set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            let factory = Arc::new(LocalProcesses::new());
+            let runtime = Builder::new_current_thread().build().unwrap();
+            drop(runtime.block_on(factory.spawn(&first)).unwrap());
+            factory
+        });
+        let factory = factory.join().unwrap();
+        until(Duration::from_secs(5), "the first one is gone", || factory.live() == 0).await;
+        let connector = StdioConnector::new(factory.clone(), command, StdioLimits::default());
+        let Connection { transport, mut receive, .. } = connector.connect(far()).await.unwrap();
+        let before = open_descriptors();
+        let full = getrlimit(Resource::Nproc);
+        for _ in 0..3 {
+            setrlimit(Resource::Nproc, Rlimit { current: Some(1), ..full }).unwrap();
+            let attempt = connector.connect(far()).await;
+            // The connection that stands does not notice.
+            transport.send(Outbound::notification(Bytes::from_static(b"{}"))).await.unwrap();
+            let mut into = Vec::new();
+            poll_fn(|cx| receive.poll_receive(cx, &mut into)).await.unwrap();
+            setrlimit(Resource::Nproc, full).unwrap();
+            let Err(ConnectError::Spawn(error)) = attempt else { panic!("{attempt:?}") };
+            let what = "processes or threads";
+            assert_eq!(error, SpawnError::ResourceLimit { command: "cat".into(), what });
+            assert!(!error.is_permanent());
+            assert_eq!((factory.live(), open_descriptors()), (1, before.clone()));
+        }
+        // Where there is room again, it starts.
+        let second = connector.connect(far()).await.unwrap();
+        second.transport.close(far()).await;
+        transport.close(far()).await;
+        drop((transport, receive, second, connector));
         factory.join();
     });
 }
