@@ -83,7 +83,47 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_history_waits_below_the_ceiling_of_its_failures(
+            first in 0_u64..10_000,
+            cap in 0_u64..100_000,
+            factor in 1.0..10.0,
+            seed: u64,
+            history in prop::collection::vec(prop::bool::weighted(0.9), 0..200),
+        ) {
+            let options = BackoffOptions::default()
+                .with_first(Duration::from_millis(first))
+                .with_cap(Duration::from_millis(cap))
+                .with_factor(factor);
+            let (mut backoff, mut jitter) = (Backoff::new(options.clone()), Jitter::new(seed));
+            let mut failures = 0;
+            // What the ceiling is, reckoned step by step.
+            let mut ceiling = options.first.min(options.cap).as_secs_f64();
+            for fails in history {
+                if fails {
+                    let delay = backoff.on_failure(&mut jitter);
+                    // A nanosecond for the rounding of another way to reckon.
+                    prop_assert!(delay.as_secs_f64() <= ceiling + 1e-9, "{delay:?} after {failures}");
+                    failures += 1;
+                    ceiling = (ceiling * factor).min(options.cap.as_secs_f64());
+                } else {
+                    backoff.on_stable();
+                    failures = 0;
+                    ceiling = options.first.min(options.cap).as_secs_f64();
+                }
+                prop_assert_eq!(backoff.failures(), failures);
+                let next = options.ceiling(failures).as_secs_f64();
+                prop_assert!((next - ceiling).abs() <= 1e-9 * ceiling.max(1.0), "{next} is not {ceiling}");
+            }
+        }
+    }
 
     #[test]
     fn the_ceiling_grows_to_the_cap_and_stays_there() {

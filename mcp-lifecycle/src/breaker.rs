@@ -158,9 +158,154 @@ impl Breaker {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// Something that happens around a breaker.
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Admit,
+        Answer,
+        /// The end of a probe that was admitted, the newest or one before it.
+        EndOfProbe {
+            behind: usize,
+        },
+        Failure,
+        /// The loss of a connection: another one, or one that has struck.
+        Strike {
+            is_new: bool,
+        },
+        TimePasses(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => Just(Step::Admit),
+            1 => Just(Step::Answer),
+            2 => (0_usize..3).prop_map(|behind| Step::EndOfProbe { behind }),
+            2 => Just(Step::Failure),
+            4 => prop::bool::weighted(0.7).prop_map(|is_new| Step::Strike { is_new }),
+            3 => (0_u32..400).prop_map(Step::TimePasses),
+        ]
+    }
+
+    /// The same breaker, as a person would explain it.
+    struct Model {
+        now: Instant,
+        strikes_in_a_row: u32,
+        generation: u64,
+        /// When calls are let through again, once it has opened.
+        open_until: Option<Instant>,
+        /// Probes that failed since it was closed.
+        failed_probes: u32,
+        /// Whether a probe was let through since it last opened.
+        is_half_open: bool,
+        /// The probe that runs.
+        probe: Option<u64>,
+        probes: Vec<u64>,
+    }
+
+    impl Model {
+        fn new() -> Self {
+            Self {
+                now: Instant::now(),
+                strikes_in_a_row: 0,
+                generation: 0,
+                open_until: None,
+                failed_probes: 0,
+                is_half_open: false,
+                probe: None,
+                probes: Vec::new(),
+            }
+        }
+
+        fn admit(&mut self, admission: Admission) {
+            match (self.open_until, admission) {
+                (None, Admission::Pass) => {}
+                (Some(until), Admission::Refused { retry_in }) if self.now < until => {
+                    assert_eq!(retry_in, until - self.now);
+                }
+                (Some(_), Admission::Refused { retry_in: Duration::ZERO }) => {
+                    assert!(self.probe.is_some(), "refused, and nobody tries");
+                }
+                (Some(until), Admission::Probe(number)) => {
+                    assert!(until <= self.now, "a probe before its time");
+                    assert!(self.probe.replace(number).is_none(), "two probes");
+                    assert!(!self.probes.contains(&number), "a number twice");
+                    self.probes.push(number);
+                    self.is_half_open = true;
+                }
+                (until, admission) => panic!("{admission:?}, open until {until:?} at {:?}", self.now),
+            }
+        }
+
+        fn answer(&mut self) {
+            (self.strikes_in_a_row, self.failed_probes) = (0, 0);
+            (self.open_until, self.probe, self.is_half_open) = (None, None, false);
+        }
+
+        /// A failure of the connection; whether that opens the breaker.
+        fn fail(&mut self) -> bool {
+            self.strikes_in_a_row += 1;
+            let opens = match self.open_until {
+                None => self.strikes_in_a_row >= 5,
+                Some(_) => self.is_half_open,
+            };
+            self.failed_probes += u32::from(self.is_half_open);
+            if opens {
+                let seconds = (30_u32 << self.failed_probes.min(10)).min(300);
+                self.open_until = Some(self.now + seconds * SECOND);
+                (self.probe, self.is_half_open) = (None, false);
+            }
+            opens
+        }
+
+        fn state(&self) -> BreakerState {
+            match (self.open_until, self.is_half_open) {
+                (None, _) => BreakerState::Closed,
+                (Some(_), true) => BreakerState::HalfOpen,
+                (Some(_), false) => BreakerState::Open,
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+        #[test]
+        fn in_any_order_of_events_it_does_what_its_model_does(
+            steps in prop::collection::vec(step(), 0..200),
+        ) {
+            let (mut breaker, mut model) = (Breaker::new(BreakerOptions::default()), Model::new());
+            for step in steps {
+                match step {
+                    Step::Admit => model.admit(breaker.admit(model.now)),
+                    Step::Answer => {
+                        breaker.on_answer();
+                        model.answer();
+                    }
+                    Step::EndOfProbe { behind } => {
+                        if let Some(number) = model.probes.iter().rev().nth(behind) {
+                            breaker.on_end_of_probe(*number);
+                            model.probe = model.probe.filter(|probe| probe != number);
+                        }
+                    }
+                    Step::Failure => prop_assert_eq!(breaker.on_failure(model.now), model.fail()),
+                    Step::Strike { is_new } => {
+                        model.generation += u64::from(is_new);
+                        let opens = breaker.on_strike(model.generation, model.now);
+                        // What has struck before, or is none, does not count.
+                        prop_assert_eq!(opens, is_new && model.fail());
+                    }
+                    Step::TimePasses(seconds) => model.now += seconds * SECOND,
+                }
+                prop_assert_eq!(breaker.state(), model.state());
+            }
+        }
+    }
 
     /// A breaker that has just been opened by the generations 1 to 5.
     fn opened(now: Instant) -> Breaker {

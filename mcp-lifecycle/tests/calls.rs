@@ -106,7 +106,7 @@ async fn calls_of_the_whole_runtime_are_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_run_is_repeated_only_if_that_is_safe() {
+async fn i12_what_may_have_run_is_repeated_only_if_that_is_safe() {
     let mut bench = Bench::new();
     let script = ServerScript::legacy().with_tool("safe", ToolBehaviour::Crash(Exit::Code(1)));
     let options = plain().with_park_after(100).with_idempotent_tools(["safe".to_owned()].into());

@@ -185,7 +185,7 @@ fn f012_a_server_that_hangs_in_the_handshake_is_ended_at_the_limit_with_all_it_h
 }
 
 #[test]
-fn f133_shutdown_at_every_stage_of_connecting_leaves_no_process() {
+fn f133_i02_shutdown_at_every_stage_of_connecting_leaves_no_process() {
     for (event, steps) in [
         ("start", "barrier held"),
         ("initialize", "barrier held; respond"),

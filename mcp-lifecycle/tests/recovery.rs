@@ -47,7 +47,7 @@ async fn f017_a_server_that_dies_in_a_call_ends_it_unknown_at_once_and_comes_bac
 }
 
 #[tokio::test(start_paused = true)]
-async fn f018_a_server_that_dies_between_calls_is_seen_at_once_and_the_next_call_waits_for_it() {
+async fn f018_i20_a_server_that_dies_between_calls_is_seen_at_once_and_the_next_call_waits_for_it() {
     let mut bench = Bench::new();
     let connector = MemoryConnector::new();
     let server = bench.add_by_hand("one", &connector, plain());

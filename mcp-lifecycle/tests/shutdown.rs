@@ -33,7 +33,7 @@ use tokio::time::Instant;
 use tracing::Level;
 
 #[tokio::test(start_paused = true)]
-async fn f135_shutdown_interrupts_every_wait_at_once() {
+async fn f135_i13_shutdown_interrupts_every_wait_at_once() {
     let failing = |connector: &MemoryConnector| {
         (0..10).for_each(|_| connector.fail_next(ConnectError::Timeout));
     };

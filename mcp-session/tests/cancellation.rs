@@ -125,7 +125,7 @@ enum Point {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f129_a_dropped_call_is_cancelled_exactly_once_if_and_only_if_it_was_written() {
+async fn f129_i10_a_dropped_call_is_cancelled_exactly_once_if_and_only_if_it_was_written() {
     use Point::*;
     for point in [NeverPolled, WaitingForTheQueue, InTheQueue, Written, Answered, TimedOut] {
         let it = legacy_with(SessionOptions::default(), MemoryOptions::default().with_queue(1)).await;

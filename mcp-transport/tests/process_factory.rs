@@ -126,7 +126,7 @@ async fn f039_f042_i31_a_stubborn_tree_is_dead_within_the_graces() {
 }
 
 #[tokio::test]
-async fn f042_what_a_wrapper_leaves_in_its_group_is_swept() {
+async fn f042_i29_what_a_wrapper_leaves_in_its_group_is_swept() {
     let factory = LocalProcesses::new();
     let mut child = factory.spawn(&shell("sleep 600 & echo $!; exit 0")).await.unwrap();
     let worker = line(&mut child);

@@ -60,7 +60,7 @@ fn read_line(host: &mut Child) -> String {
 }
 
 #[test]
-fn f048_a_killed_host_takes_its_servers_along() {
+fn f048_i32_a_killed_host_takes_its_servers_along() {
     isolated(async |_| {
         let (fixture, _folder) = fixture();
         let fixture = fixture.flag("--ignore-stdin-close").flag("--ignore-sigterm");

@@ -116,6 +116,42 @@ fn i17_a_handshake_alone_does_not_clear_the_budget() {
 }
 
 #[test]
+fn i16_how_often_a_server_is_tried_does_not_depend_on_how_it_was_connected_before() {
+    let attempts_until_parked = |prepare: fn(&mut Bench)| {
+        let mut bench = Bench::ready();
+        bench.wait(); // stable
+        prepare(&mut bench);
+        let before = bench.connects.len();
+        bench.lose(Loss::Transient);
+        while let State::Backoff { .. } = bench.state() {
+            bench.wait();
+            bench.lose(Loss::Transient);
+        }
+        assert!(matches!(bench.state(), State::Parked { .. }), "{:?}", bench.state());
+        bench.connects.len() - before
+    };
+    let reconnect = |bench: &mut Bench| {
+        let generation = bench.machine.generation();
+        bench.on(Event::Reconnect(generation));
+        bench.on(Event::Gone(generation));
+        bench.up();
+        bench.wait(); // stable again
+    };
+    let off_and_on = |bench: &mut Bench| {
+        let generation = bench.machine.generation();
+        bench.on(Event::Disable);
+        bench.on(Event::Gone(generation));
+        bench.on(Event::Enable(Begin::Now));
+        bench.up();
+        bench.wait();
+    };
+    // The one that was lost had proved healthy: five that do not, follow.
+    assert_eq!(attempts_until_parked(|_| {}), 5);
+    assert_eq!(attempts_until_parked(reconnect), 5);
+    assert_eq!(attempts_until_parked(off_and_on), 5);
+}
+
+#[test]
 fn one_successful_call_clears_the_budget_but_not_the_delays() {
     let mut bench = Bench::connecting();
     let mut longest = Duration::ZERO;
@@ -453,6 +489,8 @@ enum Step {
     ConnectionIsLost(Loss),
     ConnectionIsGone,
     CallSucceeds,
+    /// Something that cannot happen: news of a connection that is not there, or not any more.
+    Impossible(u64, Loss),
     Drained,
     TimePasses(u64),
     TimerRunsOut,
@@ -479,10 +517,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::ReconnectCurrent),
         1 => Just(Step::ReconnectStale),
         6 => prop_oneof![Just(Era::Legacy), Just(Era::Modern)].prop_map(Step::ConnectionComesUp),
-        6 => loss.prop_map(Step::ConnectionIsLost),
+        6 => loss.clone().prop_map(Step::ConnectionIsLost),
         8 => Just(Step::ConnectionIsGone),
         2 => Just(Step::CallSucceeds),
         1 => Just(Step::Drained),
+        1 => (0_u64..3, loss.clone()).prop_map(|(behind, loss)| Step::Impossible(behind, loss)),
         2 => (0_u64..100).prop_map(Step::TimePasses),
         4 => Just(Step::TimerRunsOut),
         1 => prop_oneof![Just(Usage::Busy), Just(Usage::Subscribed), Just(Usage::Free { since: None })]
@@ -507,6 +546,19 @@ struct World {
     finished: bool,
     newest: u64,
     usage: Usage,
+    budget: Budget,
+}
+
+/// What the machine must count, counted in another way: by what happens to connections alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Budget {
+    /// Attempts in a row that ended without proof of health.
+    unproven: u32,
+    /// Whether the published connection has proved healthy.
+    proven: bool,
+    /// When it came up.
+    up_at: Option<Instant>,
+    ever_ready: bool,
 }
 
 impl World {
@@ -522,6 +574,7 @@ impl World {
             finished: false,
             newest: 0,
             usage: Usage::Busy,
+            budget: Budget::default(),
         }
     }
 
@@ -544,6 +597,7 @@ impl World {
             }
             (Step::CallSucceeds, Some(connection)) => Event::Proven(connection.generation),
             (Step::Drained, Some(connection)) => Event::Drained(connection.generation),
+            (Step::Impossible(behind, loss), present) => return self.refuse(behind, loss, present),
             (Step::TimePasses(seconds), _) => {
                 self.bench.now += Duration::from_secs(seconds);
                 return;
@@ -561,9 +615,78 @@ impl World {
         self.feed(event);
     }
 
+    /// Tells the machine of what cannot be: it says so, and stays what it was.
+    fn refuse(&mut self, behind: u64, loss: Loss, present: Option<Connection>) {
+        let generation = self.newest.saturating_sub(behind);
+        let mut events = vec![Event::Gone(self.newest + 1), Event::Lost(self.newest + 1, loss)];
+        if present.is_none_or(|connection| connection.generation != generation) {
+            events.extend([Event::Gone(generation), Event::Lost(generation, loss)]);
+            events.push(Event::Up(generation, Era::Modern));
+        }
+        let before = format!("{:?}", self.bench.machine);
+        for event in events {
+            let state = self.bench.state();
+            assert_eq!(self.bench.machine.on(event, self.bench.now), Err(Illegal { event, state }));
+            assert_eq!(format!("{:?}", self.bench.machine), before);
+        }
+    }
+
+    /// Keeps the books, before the machine is asked.
+    fn count(&mut self, event: Event, before: State) {
+        let was_lost = self.connection.is_some_and(|connection| connection.lost);
+        match event {
+            Event::Up(generation, _) if is_wanted(generation, before) && !was_lost => {
+                let up_at = Some(self.bench.now);
+                self.budget = Budget { proven: false, up_at, ever_ready: true, ..self.budget };
+            }
+            Event::Proven(generation) if self.published == Some(generation) && before.is_ready() => {
+                self.budget = Budget { unproven: 0, proven: true, ..self.budget };
+            }
+            Event::Tick if before.is_ready() && self.is_stable() => {
+                self.budget = Budget { unproven: 0, proven: true, ..self.budget };
+            }
+            _ => {}
+        }
+    }
+
+    fn is_stable(&self) -> bool {
+        let stable_for = self.bench.machine.policy.stable_for;
+        self.budget.up_at.is_some_and(|up_at| self.bench.now >= up_at + stable_for)
+    }
+
+    /// A connection that was wanted has ended: what follows is a matter of what is on the books.
+    fn check_loss(&mut self, loss: Loss, before: State) {
+        let state = self.bench.state();
+        let was_proven = before.is_ready() && self.budget.proven;
+        if let (State::Connecting { attempt, .. }, false) = (state, loss == Loss::Exited && was_proven) {
+            assert!(!before.is_ready(), "{loss:?} in {before:?} leads to {state:?}");
+            assert_eq!(attempt, self.budget.unproven + 1, "the wrong era is no strike");
+            return;
+        }
+        if loss == Loss::Auth {
+            return assert_eq!(state, State::NeedsAuth);
+        }
+        self.budget.unproven += u32::from(!was_proven);
+        let (unproven, limit) = (self.budget.unproven, self.bench.machine.policy.park_after);
+        match state {
+            State::Parked { why: ParkReason::Permanent, .. } => {
+                assert!(matches!(loss, Loss::Permanent | Loss::Refused), "{loss:?}");
+            }
+            State::Parked { why: ParkReason::Unproven { attempts }, .. } => {
+                assert_eq!((attempts, unproven >= limit), (unproven, true), "parked too early");
+            }
+            State::Backoff { attempt, .. } => {
+                assert_eq!((attempt, unproven < limit), (unproven + 1, true), "parked too late");
+            }
+            State::Connecting { attempt, .. } => assert_eq!(attempt, unproven + 1, "at once"),
+            state => panic!("{loss:?} in {before:?} leads to {state:?}"),
+        }
+    }
+
     fn feed(&mut self, event: Event) {
         let before = self.bench.state();
         let mut asked = None;
+        self.count(event, before);
         for action in self.bench.on(event) {
             match action {
                 Action::Look(generation) => {
@@ -599,6 +722,14 @@ impl World {
                 }
             }
         }
+        match event {
+            Event::Lost(generation, loss) if is_wanted(generation, before) => self.check_loss(loss, before),
+            // An end that was not announced is a loss.
+            Event::Gone(generation) if is_wanted(generation, before) => {
+                self.check_loss(Loss::Transient, before);
+            }
+            _ => {}
+        }
         match asked {
             Some(generation) => self.feed(Event::Used(generation, self.usage)),
             None => self.check(event, before),
@@ -615,6 +746,19 @@ impl World {
             _ => assert_eq!(self.published, None, "published in {state:?}"),
         }
         assert_eq!(state == State::Stopped, self.finished);
+        assert_eq!(machine.ever_ready(), self.budget.ever_ready);
+        // A ready server is looked at again and again: nobody may use it, and it grows old.
+        let has_timer = matches!(state, State::Backoff { .. } | State::Parked { .. } | State::Ready { .. });
+        assert_eq!(machine.next_deadline().is_some(), has_timer, "a timer where one is due: {state:?}");
+        if let Event::Tick | Event::Used(..) = event {
+            let is_over = machine.next_deadline().is_none_or(|deadline| deadline > self.bench.now);
+            assert!(is_over, "a timer that has run out is set to the same time again: {state:?}");
+        }
+        if let State::Connecting { generation, .. } = state {
+            let waits = self.connection.is_some_and(|present| present.generation != generation);
+            assert_eq!(machine.generation(), generation);
+            assert!(generation == self.newest || waits, "{state:?} is not being made");
+        }
         if let (State::Backoff { attempt, .. }, false) = (state, before == state) {
             assert!(attempt <= parks_again, "backs off after {attempt} attempts");
         }
@@ -622,6 +766,16 @@ impl World {
             assert!(deadline >= self.bench.now, "a timer in the past after {event:?} in {before:?}");
             assert!(deadline <= self.bench.now + 360 * SECOND);
         }
+    }
+}
+
+/// Whether the connection is the one that the server is about.
+fn is_wanted(generation: u64, state: State) -> bool {
+    match state {
+        State::Connecting { generation: wanted, .. } | State::Ready { generation: wanted } => {
+            wanted == generation
+        }
+        _ => false,
     }
 }
 
