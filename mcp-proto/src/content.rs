@@ -5,12 +5,12 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use crate::json::raw_text::RawText;
 use crate::member::Member;
 use crate::message::{NameReader, Object, Skipped, message};
 use crate::open_enum::open_enum;
 use crate::payload::{DecodeError, decode, look};
 use crate::raw_json::{RawJson, kind_of};
-use crate::raw_text::RawText;
 use crate::resources::{Resource, ResourceContents};
 use crate::version::ProtocolVersion;
 use crate::versioned::{NotInVersion, Versioned};

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::error::ErrorObject;
 use crate::id::RequestId;
 use crate::input_required::InputAnswers;
+use crate::json::writer::write_json;
 use crate::method::Method;
 use crate::payload::{DecodeError, Payload};
-use crate::writer::write_json;
 
 /// Members to put into `params._meta`, kept as the text they are written in.
 ///

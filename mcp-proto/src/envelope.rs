@@ -2,10 +2,10 @@ use bytes::Bytes;
 
 use crate::error::ErrorObject;
 use crate::id::RequestId;
+use crate::json::scan::ScanFault;
 use crate::members::{Batch, Id, Members};
 use crate::method::Method;
 use crate::payload::Payload;
-use crate::scan::ScanFault;
 use crate::sniff::sniff_id;
 
 /// One JSON-RPC message, its payloads still undecoded.

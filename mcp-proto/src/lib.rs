@@ -21,6 +21,7 @@ mod id;
 mod implementation;
 mod initialize;
 mod input_required;
+mod json;
 mod last_wins;
 mod list;
 mod logging;
@@ -36,13 +37,10 @@ mod param_headers;
 mod payload;
 mod peer;
 mod ping;
-mod plain;
 pub mod probe;
 mod progress;
 mod prompts;
 mod raw_json;
-mod raw_text;
-mod reader;
 mod redact;
 mod request;
 mod resources;
@@ -50,7 +48,6 @@ mod result_type;
 mod roots;
 mod rule;
 mod sampling;
-mod scan;
 mod secret;
 mod server_request;
 pub mod skills;
@@ -62,7 +59,6 @@ mod tools;
 mod trace_context;
 mod version;
 mod versioned;
-mod writer;
 
 // Envelopes: what every message is wrapped in.
 pub use encode::{

@@ -2,8 +2,8 @@ use std::borrow::Cow;
 
 use crate::envelope::MAX_BATCH;
 use crate::id::RequestId;
+use crate::json::scan::{ScanFault, Scanner};
 use crate::method::Method;
-use crate::scan::{ScanFault, Scanner};
 
 /// The `id` member of an envelope.
 #[derive(Default)]

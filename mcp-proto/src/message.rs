@@ -62,7 +62,7 @@ macro_rules! message {
                             skipped.take_note()?;
                             map.next_value::<serde::de::IgnoredAny>()?;
                         }
-                        Name::Other(text) => other.push(&text, map.next_value::<$crate::raw_text::RawText<'_>>()?.0),
+                        Name::Other(text) => other.push(&text, map.next_value::<$crate::json::raw_text::RawText<'_>>()?.0),
                     }
                 }
                 Ok(Self {

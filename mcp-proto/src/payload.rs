@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::allowance;
+use crate::json::reader::{ReadError, Reader, meaning_of};
+use crate::json::writer::write_json;
 use crate::last_wins::keep_last;
-use crate::reader::{ReadError, Reader, meaning_of};
-use crate::writer::write_json;
 
 /// Deepest nesting of arrays and objects in a message that is read.
 pub(crate) const MAX_DEPTH: usize = 127;

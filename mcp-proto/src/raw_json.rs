@@ -6,11 +6,11 @@ use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::json::raw_text::{RawText, raw_value};
+use crate::json::reader::Reader;
+use crate::json::writer::write_json;
 use crate::message::NameReader;
 use crate::payload::DecodeError;
-use crate::raw_text::{RawText, raw_value};
-use crate::reader::Reader;
-use crate::writer::write_json;
 
 /// One JSON value inside a message that nobody has asked to see typed, kept as its text.
 ///

@@ -9,11 +9,11 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error};
 use serde_json::Number;
 
 use crate::content::{BlockInside, Content};
+use crate::json::raw_text::RawText;
 use crate::member::Member;
 use crate::member::exact_number::exact_number;
 use crate::payload::{decode, decode_with};
 use crate::raw_json::RawJson;
-use crate::raw_text::RawText;
 
 /// How a member of type `T` is read, what stands for it when it is absent, and when it is written.
 pub(crate) trait Rule<T> {

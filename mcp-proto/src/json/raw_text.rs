@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 pub(crate) struct RawText<'de>(pub(crate) &'de str);
 
 impl RawText<'_> {
-    /// What it asks a [`Reader`](crate::reader::Reader) for the text by; serde_json is asked in its own way.
+    /// What it asks a [`Reader`](crate::json::reader::Reader) for the text by; serde_json is asked in its own way.
     pub(crate) const SIGN: &'static str = "$mcp_proto::RawText";
 }
 

@@ -1,5 +1,5 @@
+use crate::json::plain::plain_length;
 use crate::payload::MAX_DEPTH;
-use crate::plain::plain_length;
 
 /// Why a text is no JSON, and where: so many bytes from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

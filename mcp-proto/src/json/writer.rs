@@ -12,8 +12,8 @@ use serde::ser::{
 };
 use serde_json::ser::{CharEscape, Formatter};
 
+use crate::json::plain::plain_length;
 use crate::payload::DecodeError;
-use crate::plain::plain_length;
 
 /// Appends `value` to `out`.
 ///

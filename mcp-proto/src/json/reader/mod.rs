@@ -13,9 +13,9 @@ use serde_json::de::StrRead;
 
 pub(crate) use self::error::{ReadError, meaning_of};
 use self::inside::Inside;
+use crate::json::plain::plain_length;
+use crate::json::raw_text::RawText;
 use crate::payload::MAX_DEPTH;
-use crate::plain::plain_length;
-use crate::raw_text::RawText;
 
 /// Integers of so many digits are read here: none of them is too large for 64 bits.
 const PLAIN_DIGITS: usize = 18;
