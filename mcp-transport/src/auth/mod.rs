@@ -1,22 +1,40 @@
 //! Authorization of requests over HTTP with OAuth 2.1.
 //!
-//! Built from the bottom. Here are the pieces that decide without I/O: what a server asks for
-//! ([`Challenges`]), where its metadata is and what may be believed of it, which scopes to ask for, how
-//! a client proves who it is ([`ClientRecord`]), and what an answer is worth ([`TokenReply`]). Below
-//! them is the store ([`CredentialStore`]), in memory or in files that several processes share. Nothing
-//! of the transports uses them yet.
+//! [`OAuth`] authorizes the requests to one server: it says which token a request carries, renews it, and
+//! has a person asked where nothing else helps. Nothing of the HTTP transport uses it yet, and there is
+//! no implementation here of what it stands on but the store: [`OAuthHttp`] and [`AuthUi`] are for
+//! whoever uses it.
+//!
+//! What decides does so without I/O, one concern a file: [`Login`] and [`Refresh`] are machines that are
+//! driven step by step, and take the answer to the last question alone. What drives them is thin:
+//! `login_run.rs` and `refresh_run.rs`. Three exclusions are kept apart:
+//!
+//! | what | where | held |
+//! |---|---|---|
+//! | what is known about one server | `provider.rs` | never while anything is waited for |
+//! | the right to change credentials, among processes ([`LockedCredentials`]) | `store.rs` | from reading to keeping, never while a person thinks |
+//! | the right to ask a person ([`InteractiveGate`]) | `gate.rs` | from the first question of a login to its end |
+//!
+//! None of them is held during a request to the server that is protected.
 
+mod access;
 mod address;
 #[cfg(unix)]
 mod atomic_write;
+mod authorization;
 mod challenge;
 mod client_auth;
 mod client_record;
+mod discovery;
+mod error;
 mod error_reply;
 #[cfg(unix)]
 mod file_store;
 mod form;
+mod gate;
 mod issuer;
+mod login;
+mod login_run;
 mod members;
 mod memory_store;
 mod metadata;
@@ -24,35 +42,50 @@ mod oauth_http;
 #[cfg(unix)]
 mod on_thread;
 mod pkce;
+mod provider;
 mod random;
 mod record;
+mod refresh;
+mod refresh_run;
+mod registration;
 mod resource;
 mod scope;
+mod settings;
 mod store;
 mod tokens;
+mod ui;
 mod unix_time;
 mod web_url;
 mod well_known;
 
+pub use access::TokenStamp;
 pub use address::{AddressClass, AddressPolicy, AddressRefused};
+pub use authorization::{AuthorizationRequest, ForeignAnswer};
 pub use challenge::{BearerChallenge, Challenges};
 pub use client_auth::token_request;
 pub use client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
+pub use error::{AuthError, LoginEnd, NeedsAuth, Refusal};
 pub use error_reply::ErrorReply;
 #[cfg(unix)]
 pub use file_store::FileStore;
 pub use form::Form;
+pub use gate::{GatePass, InteractiveGate};
 pub use issuer::same_issuer;
+pub use login::{Login, LoginInput, LoginOutput, LoginPlan, UnexpectedInput};
 pub use memory_store::MemoryStore;
 pub use metadata::{ResourceMetadata, ServerMetadata};
 pub use oauth_http::{MAX_ANSWER_BYTES, OAuthHttp, OAuthHttpError, OAuthRequest, OAuthResponse};
 pub use pkce::{Pkce, PkceMetadata};
+pub use provider::{AfterRefusal, OAuth, OAuthSeams};
 pub use random::{NoRandomness, Randomness, SystemRandomness};
 pub use record::{CachedMetadata, CredentialRecord};
+pub use refresh::{Refresh, RefreshInput, RefreshOutput};
 pub use resource::{canonical_resource, speaks_of};
 pub use scope::{ScopeSources, Scopes};
+pub use settings::{ApplicationType, ConfiguredClient, Legacy, OAuthSettings, Redirect, ResourceParameter};
 pub use store::{CredentialKey, CredentialStore, FENCE_LIMIT, LockedCredentials, Saved, Stamp, StoreError};
 pub use tokens::{TokenFailure, TokenReply, Tokens};
+pub use ui::{AnswerVerdict, AuthUi, Consent, Delivery, RedirectWish};
 pub use unix_time::UnixTime;
 pub use web_url::{WebUrl, WebUrlError};
 pub use well_known::{resource_metadata_places, server_metadata_places};

@@ -2,6 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::header;
 use mcp_proto::Secret;
 
 use super::address::AddressRefused;
@@ -13,6 +14,9 @@ pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
 /// How long a request for a token or a registration may take.
 pub(super) const TOKEN_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest wait that a server can ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Makes the requests of a flow: one request, one answer, read whole.
 ///
@@ -108,6 +112,13 @@ impl OAuthResponse {
     #[must_use]
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
+    }
+
+    /// How long the server asks to wait, if it says so in seconds; at most five minutes.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+        Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
     }
 
     /// Whether the same request may succeed later.

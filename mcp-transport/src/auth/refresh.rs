@@ -1,0 +1,363 @@
+use std::time::Duration;
+
+use mcp_proto::{Redactor, Secret};
+
+use super::address::AddressPolicy;
+use super::client_auth::token_request;
+use super::client_record::{ClientRecord, ClientSource};
+use super::discovery::{Discovered, Discovery, DiscoveryStep, usable};
+use super::error::{AuthError, NeedsAuth, Refusal};
+use super::error_reply::ErrorReply;
+use super::form::Form;
+use super::login::UnexpectedInput;
+use super::oauth_http::{OAuthHttpError, OAuthRequest, OAuthResponse};
+use super::record::{CachedMetadata, CredentialRecord};
+use super::settings::OAuthSettings;
+use super::store::{Saved, StoreError};
+use super::tokens::{TokenFailure, TokenReply};
+use super::unix_time::UnixTime;
+use super::web_url::WebUrl;
+
+/// Time between two servers' words that the client is unknown, before the second one is believed.
+///
+/// Servers say so while they are deployed, and throwing a client away for it locks the user out.
+const SECOND_STRIKE_AFTER: Duration = Duration::from_secs(60);
+
+/// How old metadata may be before it is fetched again.
+const METADATA_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// Renews an access token: a machine without I/O, clock or task.
+///
+/// ```text
+/// begin ─▶ NeedFence ─▶ discovery: Send…? ─▶ Send ─▶ Commit ─▶ Done
+///              │                              │ └─ refused: Reload ─▶ Commit? ─▶ Done
+///              │                              └─ no such endpoint: discovery, once more
+///              └─ somebody else has renewed it ─▶ Done
+/// ```
+///
+/// Once the refresh token may have left, whoever drives this drives it to its end: the answer may hold
+/// the only token that is worth anything from then on.
+///
+/// What is kept is thrown away for one reason alone, the word of the server that it is void; a server
+/// that is not well, or does not keep to the protocol, costs nothing.
+///
+/// # Source
+///
+/// RFC 6749, section 6; RFC 9700, section 4.14; MCP 2026-07-28, basic/authorization.
+#[derive(Debug)]
+pub struct Refresh {
+    settings: OAuthSettings,
+    server: WebUrl,
+    /// The access token that is of no use any more, if it is not merely about to end.
+    refused: Option<Secret>,
+    stage: Stage,
+    asked: u64,
+    is_asking: bool,
+    has_rediscovered: bool,
+    /// Whether metadata that is merely old will do if there is no other.
+    may_use_old_metadata: bool,
+}
+
+/// What a driver tells a [`Refresh`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RefreshInput {
+    /// The fence is taken, and this is what is kept now.
+    FenceTaken(Option<Box<CredentialRecord>>),
+    /// What is kept now.
+    Reloaded(Option<Box<CredentialRecord>>),
+    /// The answer to the request of this number.
+    Response(u64, Result<OAuthResponse, OAuthHttpError>),
+    /// The record is kept, or not.
+    Saved(Result<Saved, StoreError>),
+}
+
+/// What a [`Refresh`] wants next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RefreshOutput {
+    /// Keep this record, before anybody may use it.
+    Commit(Box<CredentialRecord>),
+    /// It is over: these are the credentials, or there are none that are better.
+    Done(Result<Box<CredentialRecord>, AuthError>),
+    /// Take the fence and read what is kept.
+    NeedFence,
+    /// Read once more what is kept.
+    Reload,
+    /// Send this, under this number.
+    Send(u64, Box<OAuthRequest>),
+}
+
+#[derive(Debug)]
+enum Stage {
+    Fence,
+    Discovering(Box<CredentialRecord>, Box<Discovery>),
+    Renewing(Box<CredentialRecord>),
+    /// The server has said that the refresh token is void.
+    Reloading(Box<CredentialRecord>),
+    Saving(Box<CredentialRecord>, Option<AuthError>),
+    Over,
+}
+
+impl Refresh {
+    /// Begins; the first output is always [`RefreshOutput::NeedFence`].
+    #[must_use]
+    pub fn begin(settings: OAuthSettings, server: WebUrl, refused: Option<Secret>) -> (Self, RefreshOutput) {
+        let refresh = Self {
+            settings,
+            server,
+            refused,
+            stage: Stage::Fence,
+            asked: 0,
+            is_asking: false,
+            has_rediscovered: false,
+            may_use_old_metadata: false,
+        };
+        (refresh, RefreshOutput::NeedFence)
+    }
+
+    /// Takes what has happened, and says what is to be done next.
+    ///
+    /// # Errors
+    ///
+    /// It did not wait for this; then nothing has changed.
+    pub fn step(&mut self, input: RefreshInput, now: UnixTime) -> Result<RefreshOutput, UnexpectedInput> {
+        if !self.waits_for(&input) {
+            return Err(UnexpectedInput);
+        }
+        self.is_asking = false;
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        let output = match (stage, input) {
+            (Stage::Fence, RefreshInput::FenceTaken(kept)) => self.on_fence(kept, now),
+            (Stage::Discovering(record, mut discovery), RefreshInput::Response(_, answer)) => {
+                let step = discovery.on_answer(answer);
+                self.on_discovery(record, discovery, step, now)
+            }
+            (Stage::Renewing(record), RefreshInput::Response(_, answer)) => {
+                self.on_tokens(record, answer, now)
+            }
+            (Stage::Reloading(record), RefreshInput::Reloaded(kept)) => self.on_reload(record, kept, now),
+            (Stage::Saving(mut record, end), RefreshInput::Saved(saved)) => match (end, saved) {
+                (Some(error), Ok(_)) => Err(error),
+                (_, Err(error)) => Err(error.into()),
+                (None, Ok(saved)) => {
+                    record.revision = saved.revision;
+                    Ok(RefreshOutput::Done(Ok(record)))
+                }
+            },
+            _ => return Err(UnexpectedInput),
+        };
+        Ok(output.unwrap_or_else(|error| RefreshOutput::Done(Err(error))))
+    }
+
+    fn waits_for(&self, input: &RefreshInput) -> bool {
+        match (&self.stage, input) {
+            (Stage::Fence, RefreshInput::FenceTaken(_))
+            | (Stage::Reloading(_), RefreshInput::Reloaded(_))
+            | (Stage::Saving(..), RefreshInput::Saved(_)) => true,
+            (_, RefreshInput::Response(number, _)) => self.is_asking && *number == self.asked,
+            _ => false,
+        }
+    }
+
+    fn send(&mut self, request: OAuthRequest) -> RefreshOutput {
+        self.asked += 1;
+        self.is_asking = true;
+        RefreshOutput::Send(self.asked, Box::new(request))
+    }
+
+    fn on_fence(
+        &mut self,
+        kept: Option<Box<CredentialRecord>>,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        let kept = kept.ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
+        if !self.settings.accept(&kept) {
+            return Err(AuthError::NeedsAuth(NeedsAuth::Changed));
+        }
+        let tokens = kept.tokens.as_ref().ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
+        if self.is_of_use(&kept, now) {
+            return Ok(RefreshOutput::Done(Ok(kept)));
+        }
+        if tokens.refresh_token.is_none() {
+            return Err(AuthError::NeedsAuth(NeedsAuth::Expired));
+        }
+        let is_known =
+            kept.metadata.as_ref().is_some_and(|cached| now.since(cached.fetched_at) < METADATA_LIFETIME);
+        self.may_use_old_metadata = true;
+        if is_known { self.renew(kept) } else { self.discover(kept, now) }
+    }
+
+    /// Whether the access token that is kept will do.
+    fn is_of_use(&self, kept: &CredentialRecord, now: UnixTime) -> bool {
+        kept.tokens
+            .as_ref()
+            .is_some_and(|tokens| tokens.is_fresh(now) && self.refused.as_ref() != Some(&tokens.access_token))
+    }
+
+    fn discover(&mut self, record: Box<CredentialRecord>, now: UnixTime) -> Result<RefreshOutput, AuthError> {
+        let (discovery, step) = Discovery::at_issuer(&self.settings, &self.server, &record.issuer);
+        self.has_rediscovered = true;
+        self.on_discovery(record, Box::new(discovery), step, now)
+    }
+
+    fn on_discovery(
+        &mut self,
+        mut record: Box<CredentialRecord>,
+        discovery: Box<Discovery>,
+        step: DiscoveryStep,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        match step {
+            DiscoveryStep::Ask(request) => {
+                self.stage = Stage::Discovering(record, discovery);
+                Ok(self.send(*request))
+            }
+            DiscoveryStep::Found(found) => {
+                let Discovered { metadata: document, .. } = *found;
+                record.metadata = Some(CachedMetadata { document, fetched_at: now });
+                self.renew(record)
+            }
+            // It was good when it was fetched, and its issuer has not changed.
+            DiscoveryStep::Failed(_) if self.may_use_old_metadata && record.metadata.is_some() => {
+                self.renew(record)
+            }
+            DiscoveryStep::Failed(error) => Err(error),
+        }
+    }
+
+    fn renew(&mut self, record: Box<CredentialRecord>) -> Result<RefreshOutput, AuthError> {
+        self.may_use_old_metadata = false;
+        let endpoint = record.metadata.as_ref().and_then(|cached| cached.document.token_endpoint.as_deref());
+        let endpoint = endpoint.ok_or(Refusal::NoEndpoint("token_endpoint"))?;
+        let url = WebUrl::parse(endpoint).map_err(|error| error.to_string());
+        let url = url.and_then(|_| usable(&self.server, endpoint, AddressPolicy::of_server(&self.server)));
+        let url = url.map_err(|why| Refusal::Endpoint { name: "token_endpoint", why })?;
+        let token = record.tokens.as_ref().and_then(|tokens| tokens.refresh_token.clone());
+        // The scope is left out: it stays what it is, and cannot be widened here.
+        let form = Form::new()
+            .with("grant_type", "refresh_token")
+            .with_some("refresh_token", token)
+            .with_some("resource", record.resource.as_deref());
+        let client = self.client(&record);
+        let request = token_request(&url, form, &client, record.server_methods())?;
+        self.stage = Stage::Renewing(record);
+        Ok(self.send(request))
+    }
+
+    /// The client of the record, with the secret that is not kept.
+    fn client(&self, record: &CredentialRecord) -> ClientRecord {
+        self.settings.configured_client().unwrap_or_else(|| record.client.clone())
+    }
+
+    fn on_tokens(
+        &mut self,
+        record: Box<CredentialRecord>,
+        answer: Result<OAuthResponse, OAuthHttpError>,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        let response = answer.map_err(|error| AuthError::unavailable(error.to_string()))?;
+        let client = self.client(&record);
+        let redactor = Redactor::new(record.secrets().chain(client.secrets()).cloned());
+        match TokenReply::read(&response, &redactor) {
+            Ok(reply) => self.on_reply(record, reply, now),
+            Err(TokenFailure::Transient(why)) => {
+                Err(AuthError::Unavailable { what: why.to_owned(), retry_after: response.retry_after() })
+            }
+            Err(TokenFailure::NoEndpoint(_)) if !self.has_rediscovered => self.discover(record, now),
+            Err(TokenFailure::NoEndpoint(status)) => {
+                Err(AuthError::unavailable(format!("the token endpoint answers with the status {status}")))
+            }
+            Err(TokenFailure::Refused(reply)) if reply.is("invalid_grant") => {
+                self.stage = Stage::Reloading(record);
+                Ok(RefreshOutput::Reload)
+            }
+            Err(TokenFailure::Refused(reply)) if is_about_client(&reply) => {
+                self.on_unknown_client(record, reply, now)
+            }
+            Err(TokenFailure::Refused(reply)) if reply.error.is_none() => {
+                Err(AuthError::unavailable(reply.to_string()))
+            }
+            Err(TokenFailure::Refused(reply)) => Err(AuthError::Denied(reply)),
+        }
+    }
+
+    fn on_reply(
+        &mut self,
+        mut record: Box<CredentialRecord>,
+        reply: TokenReply,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        record.tokens = record.tokens.map(|tokens| tokens.refreshed(reply, now));
+        record.unknown_client_since = None;
+        Ok(self.commit(record, None))
+    }
+
+    fn commit(&mut self, record: Box<CredentialRecord>, end: Option<AuthError>) -> RefreshOutput {
+        self.stage = Stage::Saving(record.clone(), end);
+        RefreshOutput::Commit(record)
+    }
+
+    /// The refresh token is void, unless somebody who does not know the fence has brought another one.
+    fn on_reload(
+        &mut self,
+        record: Box<CredentialRecord>,
+        kept: Option<Box<CredentialRecord>>,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        let mut kept = kept.ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
+        if self.is_of_use(&kept, now) && kept.tokens != record.tokens {
+            return Ok(RefreshOutput::Done(Ok(kept)));
+        }
+        let void = record.tokens.and_then(|tokens| tokens.refresh_token);
+        if let Some(tokens) = &mut kept.tokens
+            && tokens.refresh_token == void
+        {
+            tokens.refresh_token = None;
+            let is_over = tokens.expires_at.is_some_and(|end| end <= now);
+            if is_over || self.refused.as_ref() == Some(&tokens.access_token) {
+                kept.tokens = None;
+            }
+        }
+        Ok(self.commit(kept, Some(AuthError::NeedsAuth(NeedsAuth::Revoked))))
+    }
+
+    /// One word that the client is unknown proves nothing; a second one, later and after a look at the
+    /// server's metadata, throws away the client and all that hangs on it.
+    fn on_unknown_client(
+        &mut self,
+        mut record: Box<CredentialRecord>,
+        reply: ErrorReply,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        match (record.client.source, record.unknown_client_since) {
+            (ClientSource::Registered, None) => {
+                record.unknown_client_since = Some(now);
+                Ok(self.commit(record, Some(AuthError::unavailable(reply.to_string()))))
+            }
+            (ClientSource::Registered, Some(since)) if now.since(since) < SECOND_STRIKE_AFTER => {
+                Err(AuthError::unavailable(reply.to_string()))
+            }
+            (ClientSource::Registered, Some(_)) if !self.has_rediscovered => self.discover(record, now),
+            (ClientSource::Registered, Some(_)) => {
+                record.tokens = None;
+                record.metadata = None;
+                // What no longer works must not be presented again: the next login registers anew.
+                record.client.secret_expires_at = Some(now);
+                Ok(self.commit(record, Some(AuthError::NeedsAuth(NeedsAuth::Revoked))))
+            }
+            (ClientSource::Document, _) => {
+                record.is_document_refused = true;
+                Ok(self.commit(record, Some(AuthError::Denied(reply))))
+            }
+            (ClientSource::Configured, _) => Err(AuthError::Denied(reply)),
+        }
+    }
+}
+
+fn is_about_client(reply: &ErrorReply) -> bool {
+    reply.is("invalid_client") || reply.is("unauthorized_client")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mcp_proto::{ProtocolVersion, Secret};
+use ring::digest;
+
+use super::client_record::{AuthMethod, ClientRecord, ClientSource};
+use super::issuer::same_issuer;
+use super::pkce::PkceMetadata;
+use super::record::CredentialRecord;
+use super::web_url::WebUrl;
+
+/// How long a person may take to answer, unless a user says otherwise.
+const LOGIN_LIMIT: Duration = Duration::from_secs(300);
+
+/// How a server is authorized for: what a user can say about it. Everything is optional.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OAuthSettings {
+    /// A client that the authorization server knows already.
+    pub client: Option<ConfiguredClient>,
+    /// URL of a document that describes this client, for servers that read such documents.
+    pub client_metadata_url: Option<String>,
+    /// The name under which the client registers. Default: `MCP client`.
+    pub client_name: String,
+    /// The kind of client to register as; by default it follows from the redirect URI.
+    pub application_type: Option<ApplicationType>,
+    /// The only issuer whose tokens are wanted.
+    pub issuer: Option<String>,
+    /// The scopes to ask for, separated by spaces, in place of what the server wants.
+    pub scope: Option<String>,
+    /// What the parameter `resource` says. Default: what the server publishes, or its URL.
+    pub resource: ResourceParameter,
+    /// Whether `offline_access` is asked for where it is offered. Default: yes.
+    pub asks_offline_access: bool,
+    /// What to do with a server that does not say whether it supports PKCE. Default: refuse.
+    pub pkce_metadata: PkceMetadata,
+    /// Whether metadata without an issuer is believed. Default: no.
+    pub allows_missing_issuer: bool,
+    /// Whether metadata is believed that speaks of this resource in place of the server's own.
+    pub trusted_resource: Option<String>,
+    /// Whether endpoints are guessed for servers that publish nothing. Default: by version.
+    pub legacy: Legacy,
+    /// The version that is spoken with the server, as soon as it is known.
+    pub version: Option<ProtocolVersion>,
+    /// Where the answer of the authorization is received. Default: a free port of 127.0.0.1.
+    pub redirect: Redirect,
+    /// How long a person may take. Default: five minutes.
+    pub login_limit: Duration,
+    /// Parameters that some providers want in the URL of the authorization.
+    pub extra_parameters: Vec<(String, String)>,
+}
+
+/// A client that the authorization server knows already. `Debug` does not show its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfiguredClient {
+    /// Its identifier.
+    pub id: String,
+    /// Its secret, if it is confidential.
+    pub secret: Option<Secret>,
+    /// How it proves who it is; by default as the server lists it.
+    pub method: Option<AuthMethod>,
+}
+
+/// A kind of client, as OpenID Connect registers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApplicationType {
+    /// On the machine of a person.
+    Native,
+    /// On a server.
+    Web,
+}
+
+/// Whether endpoints at the server's own origin are guessed, as MCP 2025-03-26 has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Legacy {
+    /// If the version that is spoken is 2025-03-26 or older, or not known. The default.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// What the parameter `resource` says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ResourceParameter {
+    /// What the server publishes; its URL if it publishes nothing. The default.
+    #[default]
+    Automatic,
+    /// This text.
+    Fixed(String),
+    /// It is left out, for servers that refuse it.
+    Omitted,
+}
+
+/// Where the answer of the authorization is received.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Redirect {
+    /// The whole URI, if it must be a certain one.
+    pub uri: Option<String>,
+    /// The port, if it must be a certain one.
+    pub port: Option<u16>,
+}
+
+impl Default for OAuthSettings {
+    fn default() -> Self {
+        Self {
+            client: None,
+            client_metadata_url: None,
+            client_name: "MCP client".to_owned(),
+            application_type: None,
+            issuer: None,
+            scope: None,
+            resource: ResourceParameter::default(),
+            asks_offline_access: true,
+            pkce_metadata: PkceMetadata::default(),
+            allows_missing_issuer: false,
+            trusted_resource: None,
+            legacy: Legacy::default(),
+            version: None,
+            redirect: Redirect::default(),
+            login_limit: LOGIN_LIMIT,
+            extra_parameters: Vec::new(),
+        }
+    }
+}
+
+impl OAuthSettings {
+    /// Whether endpoints may be guessed.
+    pub(super) fn allows_legacy(&self) -> bool {
+        let is_old = self.version.is_none_or(|version| version < ProtocolVersion::V2025_06_18);
+        self.legacy == Legacy::Auto && is_old
+    }
+
+    /// Whether the version that is spoken knows no resource indicators.
+    pub(super) fn speaks_old_version(&self) -> bool {
+        self.version.is_some_and(|version| version < ProtocolVersion::V2025_06_18)
+    }
+
+    /// Whether credentials are of the issuer and of the client that are configured.
+    pub(super) fn accept(&self, record: &CredentialRecord) -> bool {
+        let is_of_issuer = self.issuer.as_ref().is_none_or(|issuer| same_issuer(issuer, &record.issuer));
+        let is_configured = record.client.source == ClientSource::Configured;
+        is_of_issuer && is_configured == self.client.is_some() && record.fingerprint == self.fingerprint()
+    }
+
+    /// What tells one configured client from another, without telling its secret.
+    pub(super) fn fingerprint(&self) -> Option<String> {
+        let configured = self.client.as_ref()?;
+        let mut context = digest::Context::new(&digest::SHA256);
+        let secret = configured.secret.as_ref().map(Secret::expose);
+        for part in [Some(configured.id.as_str()), secret, configured.method.map(AuthMethod::as_str)] {
+            context.update(part.unwrap_or_default().as_bytes());
+            context.update(&[u8::from(part.is_some())]);
+        }
+        Some(URL_SAFE_NO_PAD.encode(context.finish()))
+    }
+
+    /// The configured client, as a record.
+    pub(super) fn configured_client(&self) -> Option<ClientRecord> {
+        let configured = self.client.as_ref()?;
+        let mut record = ClientRecord::new(ClientSource::Configured, configured.id.as_str());
+        record.client_secret = configured.secret.clone();
+        record.token_endpoint_auth_method = configured.method.map(|method| method.as_str().to_owned());
+        Some(record)
+    }
+}
+
+impl ApplicationType {
+    /// What a client with this redirect URI is: `web` if its answers come to a server of its own.
+    #[must_use]
+    pub fn of_redirect(uri: &str) -> Self {
+        let is_loopback =
+            |url: &WebUrl| matches!(url.origin().host.as_str(), "127.0.0.1" | "::1" | "localhost");
+        match WebUrl::parse(uri) {
+            Ok(url) if url.is_https() && !is_loopback(&url) => Self::Web,
+            _ => Self::Native,
+        }
+    }
+
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Web => "web",
+        }
+    }
+
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Native => Self::Web,
+            Self::Web => Self::Native,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b04_another_client_has_another_fingerprint() {
+        let with = |id: &str, secret: Option<&str>, method| {
+            let client = ConfiguredClient { id: id.into(), secret: secret.map(Secret::from), method };
+            OAuthSettings { client: Some(client), ..OAuthSettings::default() }.fingerprint().unwrap()
+        };
+        let all = [
+            with("a", None, None),
+            with("b", None, None),
+            with("a", Some("s"), None),
+            with("a", Some("t"), None),
+            with("as", Some(""), None),
+            with("a", Some("s"), Some(AuthMethod::ClientSecretPost)),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[index + 1..].contains(one), "{index}");
+        }
+        assert_eq!(with("a", Some("s"), None), all[2]);
+        assert_eq!(OAuthSettings::default().fingerprint(), None);
+    }
+
+    #[test]
+    fn c03_the_kind_of_client_follows_from_where_answers_go() {
+        for (uri, expected) in [
+            ("http://127.0.0.1:7000/callback", "native"),
+            ("http://localhost:7000/callback", "native"),
+            ("http://[::1]:7000/callback", "native"),
+            ("https://localhost/callback", "native"),
+            ("com.example.app:/callback", "native"),
+            ("https://app.example/callback", "web"),
+        ] {
+            assert_eq!(ApplicationType::of_redirect(uri).as_str(), expected, "{uri}");
+        }
+    }
+}

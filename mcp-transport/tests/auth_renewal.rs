@@ -1,0 +1,301 @@
+//! Tokens are renewed once for everybody, by one process at a time, and never lost.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "test code"
+)]
+#![cfg(feature = "oauth")]
+
+mod auth;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use auth::*;
+use futures_util::future::join_all;
+use mcp_transport::auth::*;
+use tokio::time::{Instant, advance};
+
+const TOKEN: &str = "as-a.example/token";
+
+#[tokio::test(start_paused = true)]
+async fn t01_a_cold_start_renews_an_ended_token_before_the_first_request() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    assert_eq!(token(&world.oauth("a")).await.unwrap().as_deref(), Some("a1"));
+    assert!(world.net.log().is_empty(), "what is good needs no network");
+    world.calendar.set(3600);
+    // As after a restart.
+    assert_eq!(token(&world.oauth("a")).await.unwrap().as_deref(), Some("a2"));
+    assert_eq!(world.net.places(), [TOKEN], "nothing else is asked");
+    assert_eq!(world.kept_token("a").await.as_deref(), Some("a2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t01_metadata_that_is_missing_is_found_before_the_token_is_renewed() {
+    let world = World::new();
+    world.plant("a", |record| record.metadata = None).await;
+    world.calendar.set(3600);
+    assert_eq!(token(&world.oauth("a")).await.unwrap().as_deref(), Some("a2"));
+    assert_eq!(world.net.places(), ["as-a.example/.well-known/oauth-authorization-server", TOKEN]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f164_s06_a_hundred_refusals_cost_one_renewal() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    world.net.hold(TOKEN);
+    let refusals = join_all((0..100).map(|_| oauth.on_refused(401, unauthorized(), stamp)));
+    let release = async {
+        world.net.arrived(TOKEN, 1).await;
+        world.net.release(TOKEN);
+    };
+    let (ends, ()) = tokio::join!(refusals, release);
+    assert!(ends.iter().all(|end| *end == Ok(AfterRefusal::Repeat)));
+    // One that comes late finds the new token.
+    assert_eq!(oauth.on_refused(401, unauthorized(), stamp).await, Ok(AfterRefusal::Repeat));
+    assert_eq!(world.net.count(TOKEN), 1);
+    assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("a2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t05_two_processes_present_a_refresh_token_once() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let (one, other) = (world.oauth("a"), world.oauth("a"));
+    let stamps = [one.authorize().await.unwrap().1, other.authorize().await.unwrap().1];
+    world.net.hold(TOKEN);
+    let both = join_all([
+        one.on_refused(401, unauthorized(), stamps[0]),
+        other.on_refused(401, unauthorized(), stamps[1]),
+    ]);
+    let release = async {
+        world.net.arrived(TOKEN, 1).await;
+        world.net.release(TOKEN);
+    };
+    let (ends, ()) = tokio::join!(both, release);
+    assert_eq!(ends, [Ok(AfterRefusal::Repeat), Ok(AfterRefusal::Repeat)]);
+    assert_eq!(world.net.count(TOKEN), 1, "a second time would have ended the grant");
+    for oauth in [one, other] {
+        assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("a2"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t05_what_another_process_has_renewed_is_seen_by_a_running_one() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("a1"));
+    let other = world.oauth("a");
+    let (_, stamp) = other.authorize().await.unwrap();
+    other.on_refused(401, unauthorized(), stamp).await.unwrap();
+    advance(Duration::from_millis(251)).await;
+    assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("a2"));
+    assert_eq!(world.net.count(TOKEN), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t06_a_fence_that_is_never_given_back_costs_a_time_out_and_no_token() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    let held = world.store.inner.lock(&World::key("a"), Instant::now()).await.unwrap();
+    let began = Instant::now();
+    let end = oauth.on_refused(401, unauthorized(), stamp).await;
+    assert_eq!(end, Err(AuthError::Store(StoreError::Busy)));
+    assert!(end.unwrap_err().is_transient());
+    assert_eq!(began.elapsed(), FENCE_LIMIT);
+    assert_eq!(world.net.count(TOKEN), 0);
+    drop(held);
+    assert_eq!(oauth.on_refused(401, unauthorized(), stamp).await, Ok(AfterRefusal::Repeat));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t07_a_renewal_whose_callers_are_gone_is_kept_all_the_same() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    world.net.hold(TOKEN);
+    let mut caller = Box::pin(oauth.on_refused(401, unauthorized(), stamp));
+    tokio::select! {
+        _ = &mut caller => panic!("the answer is held"),
+        () = world.net.arrived(TOKEN, 1) => {}
+    }
+    drop(caller);
+    world.net.release(TOKEN);
+    assert_eq!(oauth.close(Instant::now() + Duration::from_secs(5)).await, 0);
+    assert_eq!(world.kept_token("a").await.as_deref(), Some("a2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn x01_closing_waits_for_a_renewal_no_longer_than_it_may() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    world.net.hold(TOKEN);
+    let caller = oauth.clone();
+    let waiting = async { caller.on_refused(401, unauthorized(), stamp).await };
+    let closing = async {
+        world.net.arrived(TOKEN, 1).await;
+        let began = Instant::now();
+        assert_eq!(oauth.close(began + Duration::from_secs(35)).await, 1);
+        assert_eq!(began.elapsed(), Duration::from_secs(35));
+        world.net.release(TOKEN);
+    };
+    let (end, ()) = tokio::join!(waiting, closing);
+    assert_eq!(end, Ok(AfterRefusal::Repeat));
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    oauth.on_accepted(stamp);
+    let end = oauth.on_refused(401, unauthorized(), stamp).await;
+    assert_eq!(end, Err(AuthError::Login(LoginEnd::Cancelled)), "nothing new is begun");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t08_a_token_that_cannot_be_kept_is_used_and_kept_later() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    world.store.failures.store(2, Ordering::SeqCst);
+    let end = oauth.on_refused(401, unauthorized(), stamp).await;
+    assert!(matches!(end, Err(AuthError::Store(StoreError::Io(_)))), "it is told");
+    assert_eq!(world.kept_token("a").await.as_deref(), Some("a1"));
+    advance(Duration::from_millis(251)).await;
+    assert!(token(&oauth).await.is_err(), "and told again");
+    advance(Duration::from_millis(251)).await;
+    assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("a2"), "the new token was not lost");
+    assert_eq!(world.kept_token("a").await.as_deref(), Some("a2"));
+    assert_eq!(world.net.count(TOKEN), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t09_a_new_token_that_is_refused_ends_it() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let mut requests = 0;
+    let end = loop {
+        let (_, stamp) = oauth.authorize().await.unwrap();
+        requests += 1;
+        match oauth.on_refused(401, unauthorized(), stamp).await {
+            Ok(AfterRefusal::Repeat) => {}
+            other => break other,
+        }
+    };
+    assert_eq!(end, Err(AuthError::NeedsAuth(NeedsAuth::Rejected)));
+    assert_eq!((requests, world.net.count(TOKEN)), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t04_a_server_that_is_not_well_costs_nothing_and_a_revoked_grant_the_tokens() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    let before = world.kept("a").await;
+    for status in [0, 429, 503] {
+        world.net.answer(TOKEN, status, "<html>".into());
+        assert!(oauth.on_refused(401, unauthorized(), stamp).await.unwrap_err().is_transient());
+        assert_eq!(world.kept("a").await, before);
+    }
+    world.net.answer(TOKEN, 400, serde_json::json!({"error": "invalid_grant"}));
+    let end = oauth.on_refused(401, unauthorized(), stamp).await;
+    assert_eq!(end, Err(AuthError::NeedsAuth(NeedsAuth::Revoked)));
+    let after = world.kept("a").await.unwrap();
+    assert_eq!((after.tokens, after.client.client_id.as_str()), (None, "client-a"));
+    assert_eq!(token(&oauth).await, Ok(None), "a dead token is not sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t04_a_token_that_still_works_is_used_while_it_cannot_be_renewed() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    world.net.answer(TOKEN, 503, serde_json::Value::Null);
+    world.calendar.set(3590);
+    assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("a1"));
+    world.calendar.set(3600);
+    assert!(token(&oauth).await.unwrap_err().is_transient());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t02_tokens_of_any_lifetime_cost_one_renewal_each() {
+    for lifetime in [1_u64, 10, 60, 3600] {
+        let world = World::new();
+        world.plant("a", |_| {}).await;
+        world.calendar.set(4000);
+        let answer =
+            |number: u64| serde_json::json!({"access_token": format!("b{number}"), "expires_in": lifetime});
+        let oauth = world.oauth("a");
+        for number in 1..4 {
+            world.net.answer(TOKEN, 200, answer(number));
+            for _ in 0..5 {
+                assert_eq!(token(&oauth).await.unwrap(), Some(format!("b{number}")), "{lifetime} s");
+            }
+            world.calendar.set(4000 + number * lifetime);
+        }
+        assert_eq!(world.net.count(TOKEN), 3, "{lifetime} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l07_without_credentials_nothing_is_asked_opened_or_sent() {
+    let world = World::new();
+    let oauth = world.oauth("a");
+    let (token, stamp) = oauth.authorize().await.unwrap();
+    assert_eq!(token, None);
+    let end = oauth.on_refused(401, unauthorized(), stamp).await;
+    assert_eq!(end, Err(AuthError::NeedsAuth(NeedsAuth::Missing)));
+    assert!(end.unwrap_err().needs_auth());
+    assert!(world.net.log().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn k02_only_a_challenge_about_scope_makes_403_a_matter_of_authorization() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    for (status, value) in [
+        (403, "Bearer"),
+        (403, "Bearer error=\"invalid_token\""),
+        (403, "Basic realm=\"insufficient_scope\""),
+        (403, ""),
+        (404, "Bearer error=\"insufficient_scope\""),
+    ] {
+        assert_eq!(
+            oauth.on_refused(status, challenges(value), stamp).await,
+            Ok(AfterRefusal::Unrelated),
+            "{value}"
+        );
+    }
+    let end =
+        oauth.on_refused(403, challenges("Bearer error=\"insufficient_scope\", scope=\"x\""), stamp).await;
+    assert_eq!(end, Err(AuthError::InsufficientScope { required: "x".to_owned(), is_final: false }));
+    assert!(world.net.log().is_empty(), "a refresh cannot widen a scope");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f173_b03_another_url_gets_no_token_of_the_old_one() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    for url in [
+        "https://rs-b.example/mcp",
+        "https://rs-a.example/other",
+        "http://rs-a.example/mcp",
+        "https://rs-a.example:8443/mcp",
+    ] {
+        let moved = OAuth::new("a", WebUrl::parse(url).unwrap(), OAuthSettings::default(), world.seams());
+        assert_eq!(token(&moved).await, Ok(None), "{url}");
+    }
+    assert_eq!(token(&world.oauth("a")).await.unwrap().as_deref(), Some("a1"));
+}
