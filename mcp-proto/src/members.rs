@@ -1,8 +1,6 @@
-use std::borrow::Cow;
-
 use crate::envelope::MAX_BATCH;
 use crate::id::RequestId;
-use crate::json::scan::{ScanFault, Scanner};
+use crate::json::scan::{Quoted, ScanFault, Scanner};
 use crate::method::Method;
 
 /// The `id` member of an envelope.
@@ -74,17 +72,7 @@ fn read_id(value: &str) -> Option<Id> {
 }
 
 fn read_method(value: &str) -> Option<Method> {
-    meaning(value).map(|name| Method::from_wire(&name))
-}
-
-/// What a text in quotes means; `None` if it is no text, or has a lone surrogate.
-fn meaning(value: &str) -> Option<Cow<'_, str>> {
-    let inner = value.strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') {
-        serde_json::from_str(value).ok().map(Cow::Owned)
-    } else {
-        Some(Cow::Borrowed(inner))
-    }
+    Quoted::of(value)?.meaning().map(|name| Method::from_wire(&name))
 }
 
 /// The entries of a batch, kept up to the limit and counted beyond it.
@@ -125,8 +113,8 @@ enum Key {
 }
 
 impl Key {
-    fn of(name: &str) -> Option<Self> {
-        meaning(name).map(|name| match name.as_ref() {
+    fn of(name: Quoted<'_>) -> Option<Self> {
+        name.meaning().map(|name| match name.as_ref() {
             "jsonrpc" => Self::JsonRpc,
             "id" => Self::Id,
             "method" => Self::Method,

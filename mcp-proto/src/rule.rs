@@ -12,7 +12,7 @@ use crate::content::{BlockInside, Content};
 use crate::json::raw_text::RawText;
 use crate::member::Member;
 use crate::member::exact_number::exact_number;
-use crate::payload::{decode, decode_with};
+use crate::payload::{decode, decode_with, look};
 use crate::raw_json::RawJson;
 
 /// How a member of type `T` is read, what stands for it when it is absent, and when it is written.
@@ -300,10 +300,46 @@ fn null_or<'de, D: Deserializer<'de>, T: Member + Default>(deserializer: D) -> R
 }
 
 fn hint<'de, D: Deserializer<'de>, T: Member>(deserializer: D) -> Result<Option<T>, D::Error> {
+    if look::is_first() {
+        // One of a wrong kind is found to be one at the next look.
+        return Option::read(deserializer);
+    }
     let RawText(text) = RawText::deserialize(deserializer)?;
     match decode_with(text, |deserializer| Option::read(deserializer)) {
         // A text without any meaning (a lone surrogate) is no odd hint but a broken message.
         Err(error) if error.is_syntax() && text.starts_with('"') => Err(D::Error::custom(error)),
         read => Ok(read.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{ListToolsResult, Tool};
+
+    #[test]
+    fn an_odd_hint_is_absent_whether_it_is_read_alone_or_in_a_list() {
+        for odd in [
+            r#""title":5"#,
+            r#""title":null,"description":["a"]"#,
+            r#""annotations":[]"#,
+            r#""annotations":{"title":{},"readOnlyHint":"yes","openWorldHint":true}"#,
+            r#""annotations":{"title":"\ud800"}"#,
+            r#""annotations":{"title":"a","title":"b"},"annotations":{"title":"c"}"#,
+            r#""icons":[{"src":"a"},{}]"#,
+            r#""icons":{"src":"a"}"#,
+            r#""execution":{"taskSupport":1},"x":{"a":1,"a":2}"#,
+        ] {
+            let text = format!(r#"{{"name":"b",{odd},"inputSchema":{{}}}}"#);
+            let alone: Tool = serde_json::from_str(&text).unwrap();
+            let page =
+                format!(r#"{{"tools":[{{"name":"a","title":"t","annotations":{{}}}},{text}],"ttlMs":"x"}}"#);
+            let read: ListToolsResult = decode(&page).unwrap();
+            assert_eq!((read.tools[0].title.as_deref(), &read.tools[1]), (Some("t"), &alone), "{text}");
+            assert_eq!(decode::<Tool>(&text), Ok(alone), "{text}");
+        }
+        let broken = r#"{"name":"a","title":"\ud800","inputSchema":{}}"#;
+        assert!(decode::<Tool>(broken).is_err_and(|error| error.is_syntax()));
+        assert!(serde_json::from_str::<Tool>(broken).is_err());
     }
 }

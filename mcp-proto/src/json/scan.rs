@@ -1,4 +1,8 @@
-use crate::json::plain::plain_length;
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+use crate::json::plain::{has_controls, length_without_controls, plain_length};
 use crate::payload::MAX_DEPTH;
 
 /// Why a text is no JSON, and where: so many bytes from its beginning.
@@ -23,11 +27,14 @@ pub(crate) struct Scanner<'a> {
     depth: usize,
     /// One bit for each open level, the innermost last: whether it is an object.
     objects: u128,
+    /// Whether there is any character that must not be inside of a text. Most frames have none, and are
+    /// then not looked through for them text by text.
+    has_controls: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, objects: 0 }
+        Self { text, at: 0, depth: 0, objects: 0, has_controls: has_controls(text) }
     }
 
     /// The value that comes next, without the blanks around it.
@@ -39,7 +46,7 @@ impl<'a> Scanner<'a> {
             let is_open = match self.peek() {
                 Some(b'{') => self.open_object()? && self.skip_name().map(|()| true)?,
                 Some(b'[') => self.open_array()?,
-                Some(b'"') => self.string().map(|()| false)?,
+                Some(b'"') => self.string().map(|_| false)?,
                 Some(b'-' | b'0'..=b'9') => self.number().map(|()| false)?,
                 Some(b't') => self.word("true").map(|()| false)?,
                 Some(b'f') => self.word("false").map(|()| false)?,
@@ -90,12 +97,12 @@ impl<'a> Scanner<'a> {
         self.next(b']')
     }
 
-    /// The name of a member with its quotes; the value comes next.
-    pub(crate) fn name(&mut self) -> Result<&'a str, ScanFault> {
+    /// The name of a member; the value comes next.
+    pub(crate) fn name(&mut self) -> Result<Quoted<'a>, ScanFault> {
         self.skip_blanks();
         let start = self.at;
-        self.string()?;
-        let name = self.since(start)?;
+        let is_plain = self.string()?;
+        let name = Quoted { text: self.since(start)?, is_plain };
         self.skip_blanks();
         self.take(b':')?;
         Ok(name)
@@ -205,19 +212,22 @@ impl<'a> Scanner<'a> {
         self.take(b':')
     }
 
-    /// A text with its quotes.
-    fn string(&mut self) -> Result<(), ScanFault> {
+    /// A text with its quotes; answers whether it has no escapes.
+    fn string(&mut self) -> Result<bool, ScanFault> {
         self.take(b'"')?;
+        let mut is_plain = true;
         loop {
-            self.at += plain_length(self.rest());
+            let rest = self.rest();
+            self.at += if self.has_controls { plain_length(rest) } else { length_without_controls(rest) };
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(());
+                    return Ok(is_plain);
                 }
                 Some(b'\\') => self.escape()?,
                 _ => return Err(self.malformed()),
             }
+            is_plain = false;
         }
     }
 
@@ -241,6 +251,29 @@ impl<'a> Scanner<'a> {
 
     fn rest(&self) -> &'a [u8] {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
+    }
+}
+
+/// A text as it stands, with its quotes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quoted<'a> {
+    text: &'a str,
+    is_plain: bool,
+}
+
+impl<'a> Quoted<'a> {
+    /// What is in quotes; `None` if `value` is no text.
+    pub(crate) fn of(value: &'a str) -> Option<Self> {
+        let is_plain = memchr(b'\\', value.as_bytes()).is_none();
+        value.starts_with('"').then_some(Self { text: value, is_plain })
+    }
+
+    /// What it means; `None` if it has a lone surrogate.
+    pub(crate) fn meaning(self) -> Option<Cow<'a, str>> {
+        if self.is_plain {
+            return self.text.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed);
+        }
+        serde_json::from_str(self.text).ok().map(Cow::Owned)
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::de::StrRead;
 
 pub(crate) use self::error::{ReadError, meaning_of};
 use self::inside::Inside;
-use crate::json::plain::plain_length;
+use crate::json::plain::length_without_controls;
 use crate::json::raw_text::RawText;
 use crate::payload::MAX_DEPTH;
 
@@ -133,7 +133,7 @@ impl<'de> Reader<'de> {
         self.at += 1;
         loop {
             let rest = self.rest();
-            let length = plain_length(rest);
+            let length = length_without_controls(rest);
             self.at += length + 1;
             match rest.get(length) {
                 Some(b'"') => return Ok(is_plain),
