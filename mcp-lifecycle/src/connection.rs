@@ -1,11 +1,12 @@
 //! One connection from its first step to its last: a task of its own, owned by the server's actor.
 
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use mcp_proto::Era;
 use mcp_session::{CallError, Driver, EraPolicy, HandshakeError, Opening, Session};
-use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Connector, Ending, Transport};
+use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Connector, Ending, Streams, Transport};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -112,6 +113,11 @@ impl Task {
             }
         };
         let transport = Arc::clone(&connection.transport);
+        let lists_at_once = match transport.streams() {
+            // A stream of its own for each would mean a new connection for each.
+            Streams::PerRequest => NonZeroUsize::MIN,
+            Streams::Shared => self.server.options.in_flight,
+        };
         let mut options = self.server.options.session.clone().with_server_name(Arc::clone(&self.server.name));
         options.handler_quota.get_or_insert_with(|| self.server.handler_quota.clone());
         if let (EraPolicy::Auto, Some(era)) = (options.era, self.era) {
@@ -130,6 +136,7 @@ impl Task {
             suspicion: &self.suspicion,
             engine: &mut engine,
             session: &mut session,
+            lists_at_once,
         };
         if let Some(failure) = self.close.or(life.live(opening, by)).await {
             // At once, before the rest of the connection is wound down.
@@ -249,12 +256,15 @@ struct Life<'a> {
     suspicion: &'a Notify,
     engine: &'a mut Engine,
     session: &'a mut Option<Session>,
+    lists_at_once: NonZeroUsize,
 }
 
 impl Life<'_> {
     /// Makes the session ready, announces it, and keeps it until it is lost.
     async fn live(self, opening: Opening, by: Instant) -> Failure {
-        let (session, lists) = match self.engine.beside(establish(self.server, opening, by)).await {
+        // Boxed, so that a connection that stands does not keep the room that opening it has taken.
+        let established = Box::pin(establish(self.server, opening, self.lists_at_once, by));
+        let (session, lists) = match self.engine.beside(established).await {
             Ok(established) => established,
             Err(failure) => return failure,
         };
@@ -294,7 +304,12 @@ async fn open(
 }
 
 /// Handshake and lists, under the deadline that the opening began with.
-async fn establish(server: &Server, opening: Opening, by: Instant) -> Result<(Session, Lists), Failure> {
+async fn establish(
+    server: &Server,
+    opening: Opening,
+    lists_at_once: NonZeroUsize,
+    by: Instant,
+) -> Result<(Session, Lists), Failure> {
     let limit = server.options.connect_limit;
     let too_late = |stage| Failure::Timeout { stage, limit };
     let session = match timeout_at(by, opening.handshake(by)).await {
@@ -302,7 +317,7 @@ async fn establish(server: &Server, opening: Opening, by: Instant) -> Result<(Se
         Ok(Err(HandshakeError::Timeout)) | Err(_) => return Err(too_late(Stage::Handshake)),
         Ok(Err(error)) => return Err(Failure::Handshake(error)),
     };
-    match Lists::fetch(&session, server.options.lists, by).await {
+    match Lists::fetch(&session, server.options.lists, lists_at_once, by).await {
         Ok(lists) => Ok((session, lists)),
         Err(Failure::List { error, .. }) if error.is_timeout() => Err(too_late(Stage::Lists)),
         Err(Failure::List { error: CallError::SessionGone { closed, .. }, .. }) => Err(Failure::Lost(closed)),

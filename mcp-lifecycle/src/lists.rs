@@ -1,3 +1,4 @@
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use mcp_proto::{
@@ -6,9 +7,13 @@ use mcp_proto::{
 };
 use mcp_session::{CallError, CallOptions, ListKind, ListLimits, Listed, Session, Truncated};
 use mcp_transport::Dispatch;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
+
+/// How many lists a server can have.
+const LISTS: usize = 4;
 
 /// What a server offers, as it said last: when it became ready, or when it told that a list has changed.
 ///
@@ -30,19 +35,26 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Fetches every list that the server declares; the first page of each must come before `by`.
-    pub(crate) async fn fetch(session: &Session, limits: ListLimits, by: Instant) -> Result<Self, Failure> {
+    /// Fetches every list that the server declares, `at_once` of them at a time; the first page of each
+    /// must come before `by`.
+    pub(crate) async fn fetch(
+        session: &Session,
+        limits: ListLimits,
+        at_once: NonZeroUsize,
+        by: Instant,
+    ) -> Result<Self, Failure> {
         let declared = &session.peer().capabilities;
         let (tools, resources) = (declared.tools.is_some(), declared.resources.is_some());
         let prompts = declared.prompts.is_some();
-        let fetch = Fetch { session, limits, by };
-        Ok(Self {
-            tools: fetch.list::<ListTools>(tools).await?,
-            rejected_tools: session.rejected_tools(),
-            resources: fetch.list::<ListResources>(resources).await?,
-            templates: fetch.list::<ListResourceTemplates>(resources).await?,
-            prompts: fetch.list::<ListPrompts>(prompts).await?,
-        })
+        let fetch = Fetch { session, limits, turns: Semaphore::new(at_once.get().min(LISTS)), by };
+        let (tools, resources, templates, prompts) = tokio::try_join!(
+            biased;
+            fetch.list::<ListTools>(tools),
+            fetch.list::<ListResources>(resources),
+            fetch.list::<ListResourceTemplates>(resources),
+            fetch.list::<ListPrompts>(prompts),
+        )?;
+        Ok(Self { tools, rejected_tools: session.rejected_tools(), resources, templates, prompts })
     }
 
     /// The same lists with this part as it is now; `None` if that is how it was.
@@ -101,6 +113,8 @@ impl Part {
 struct Fetch<'a> {
     session: &'a Session,
     limits: ListLimits,
+    /// One for each list that may be under way.
+    turns: Semaphore,
     by: Instant,
 }
 
@@ -109,6 +123,8 @@ impl Fetch<'_> {
         if !declared {
             return Ok(Listed::default());
         }
+        // Never closed, so that nothing but a turn comes of it.
+        let _turn = self.turns.acquire().await;
         let options = CallOptions::default().with_deadline(self.by);
         let listed = self.session.list::<R>(options, self.limits).await;
         or_nothing::<R>(listed).map_err(|error| Failure::List { method: <R as Request>::METHOD, error })

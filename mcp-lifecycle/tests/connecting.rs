@@ -11,6 +11,7 @@
 mod support;
 
 use std::any::Any;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use mcp_lifecycle::{
@@ -22,10 +23,12 @@ use mcp_transport::process::SpawnError;
 use mcp_transport::testing::{MemoryConnector, MemoryOptions, ServerScript};
 use mcp_transport::{CloseReason, Closed, ConnectError, Exit};
 use serde_json::json;
-use support::{Bench, accept, accept_initialize, echo, in_seconds, plain, ready, seconds, until};
+use support::{
+    Bench, accept, accept_initialize, accept_initialize_with, echo, in_seconds, plain, ready, seconds, until,
+};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 #[tokio::test(start_paused = true)]
 async fn a_server_of_each_era_becomes_ready_with_its_lists_and_answers() {
@@ -221,6 +224,32 @@ enum Stall {
 }
 
 const STALLS: [Stall; 4] = [Stall::Opening, Stall::Writing, Stall::Reading, Stall::SecondPage];
+
+#[tokio::test(start_paused = true)]
+async fn the_lists_are_asked_for_in_one_go_but_never_more_at_once_than_calls_may_be() {
+    let lists = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
+    for at_once in [1, 2, 4, 64] {
+        let bench = Bench::new();
+        let connector = MemoryConnector::new();
+        let options = plain().with_in_flight(NonZeroUsize::new(at_once).unwrap());
+        let server = bench.add_by_hand("one", &connector, options);
+        let peer = connector.next_peer().await;
+        accept_initialize_with(&peer, json!({"tools": {}, "resources": {}, "prompts": {}})).await;
+        for expected in lists.chunks(at_once) {
+            let mut asked = Vec::new();
+            while let Ok(request) = timeout(seconds(1), peer.receive()).await {
+                asked.push(request);
+            }
+            assert_eq!(asked.iter().filter_map(|request| request.method()).collect::<Vec<_>>(), expected);
+            for request in asked {
+                let page = json!({"tools": [], "resources": [], "resourceTemplates": [], "prompts": []});
+                peer.respond(request.id(), page).await;
+            }
+        }
+        ready(&server).await;
+        bench.end().await;
+    }
+}
 
 /// Adds a server and brings its connection to the given stage. What is returned keeps it there.
 async fn stalled_at(stage: Stall, bench: &Bench) -> (ServerHandle, MemoryConnector, Vec<Box<dyn Any>>) {
