@@ -1,7 +1,9 @@
+use std::borrow::Cow;
+
 use mcp_proto::tasks::Task;
 use mcp_proto::{
-    Cancelled, EnvelopeError, Frame, LogMessage, Message, Method, Outcome, Payload, Progress, RequestId,
-    encode_error, encode_result, parse_frame,
+    Cancelled, EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method, Outcome, Payload, Progress,
+    RawJson, RequestId, code, encode_error, encode_result, parse_frame,
 };
 use mcp_transport::{Broken, Inbound, Outbound, Rejection, Streams};
 use tokio::time::Instant;
@@ -62,7 +64,7 @@ impl Shared {
     /// caller's.
     fn without_secrets(&self, outcome: Outcome) -> Outcome {
         outcome.map_err(|mut error| {
-            self.redact(&mut error.message);
+            self.redact_error(&mut error);
             error
         })
     }
@@ -70,18 +72,32 @@ impl Shared {
     /// Takes secrets out of what a server says of a task.
     pub(crate) fn redacted(&self, mut error: CallError) -> CallError {
         match &mut error {
-            CallError::Peer(error) => self.redact(&mut error.message),
+            CallError::Peer(error) => self.redact_error(error),
             CallError::Task(TaskFault::Cancelled(text) | TaskFault::Failed(text)) => self.redact(text),
             _ => {}
         }
         error
     }
 
+    /// Takes secrets out of message and details. The page that a person is to open is for that person, as
+    /// a result is: it stays as it is.
+    fn redact_error(&self, error: &mut ErrorObject) {
+        self.redact(&mut error.message);
+        let details = error.data.as_ref().filter(|_| error.code != code::URL_ELICITATION_REQUIRED);
+        let (Some(redactor), Some(details)) = (&self.redactor, details) else { return };
+        if let Cow::Owned(text) = redactor.redact(details.get()) {
+            // A marker that has swallowed a quote leaves no JSON: then they are one text.
+            error.data = RawJson::from_text(&text).or_else(|_| RawJson::encode(&text)).ok();
+        }
+    }
+
     /// Takes secrets out of what a server says with an HTTP status, as out of any other error.
     pub(crate) fn redact_rejection(&self, rejection: &mut Rejection) {
         self.redact(&mut rejection.text);
+        // Only now: a secret must not be cut before it is taken out.
+        rejection.text = rejection.shown().into_owned();
         if let Some(error) = &mut rejection.error {
-            self.redact(&mut error.message);
+            self.redact_error(error);
         }
     }
 

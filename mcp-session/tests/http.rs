@@ -418,6 +418,31 @@ fn h58_an_error_in_the_body_does_not_hide_that_nothing_can_be_served_now() {
 }
 
 #[test]
+fn f158_a_secret_that_lies_across_the_end_of_what_is_shown_is_taken_out_whole() {
+    isolated(async |_| {
+        let options = SessionOptions::default().with_redactor(Redactor::new(["hunter2".into()]).into());
+        let server = NetServer::bind().await;
+        let mut opened = modern_with(&server, options).await;
+        for before in 500..=515 {
+            let text = format!("{}hunter2 and more", "x".repeat(before));
+            let head = "HTTP/1.1 410 Gone\r\ncontent-type: text/plain\r\n";
+            let page = format!("{head}content-length: {}\r\n\r\n{text}", text.len());
+            let (called, ()) = tokio::join!(call(&opened.session), async {
+                opened.connection.request().await;
+                opened.connection.write(&page).await;
+            });
+            let error = called.unwrap_err();
+            let CallError::Http(rejection) = &error else { panic!("{error:?}") };
+            for shown in [error.to_string(), format!("{error:?}"), rejection.text.clone()] {
+                assert!(shown.contains("xxx") && !shown.contains("xh"), "{before}: {shown}");
+                assert!(shown.len() < 700, "{shown}");
+            }
+        }
+        opened.close().await;
+    });
+}
+
+#[test]
 fn f158_secrets_are_taken_out_of_errors_that_come_with_a_status_or_without_an_id() {
     #[track_caller]
     fn assert_discreet(error: &(impl std::fmt::Display + std::fmt::Debug)) {

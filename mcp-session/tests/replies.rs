@@ -316,3 +316,29 @@ async fn f158_secrets_are_taken_out_of_errors_and_left_in_results() {
     assert_eq!(text(&answered.await.unwrap().unwrap()), "hunter2");
     assert_next_call_works(&it).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn f158_secrets_are_taken_out_of_the_details_of_an_error_and_a_page_to_open_stays() {
+    let options = SessionOptions::default().with_redactor(Redactor::new(["hunter2".into()]).into());
+    let it = modern_with(options, MemoryOptions::default()).await;
+    let url = "https://example.org/?login=hunter2";
+    for (code, data, expected) in [
+        (-32000, json!({"key": "hunter2", "n": 1}), json!({"key": "[secret]", "n": 1})),
+        (-32000, json!({"key": "plain"}), json!({"key": "plain"})),
+        // What is left is no JSON any more.
+        (-32000, json!({"a": "Bearer abcdef", "hunter2": [1]}), json!(null)),
+        (-32042, json!({"elicitations": [{"url": url}]}), json!({"elicitations": [{"url": url}]})),
+    ] {
+        let (call, request) = started(&it).await;
+        let error = json!({"code": code, "message": "no", "data": data});
+        it.peer.send(json!({"jsonrpc": "2.0", "id": request.value["id"], "error": error})).await;
+        let error = call.await.unwrap().unwrap_err();
+        let CallError::Peer(error) = error else { panic!("{error:?}") };
+        let details: Value = error.data.unwrap().decode().unwrap();
+        if expected.is_null() {
+            assert!(!details.to_string().contains("hunter2"), "{details}");
+        } else {
+            assert_eq!(details, expected);
+        }
+    }
+}

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -182,14 +183,17 @@ pub enum Sent {
 }
 
 /// The answer of an HTTP server that refuses a request.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// `Display` and `Debug` show its text escaped and cut at 512 bytes.
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Rejection {
     /// HTTP status, never one of success.
     pub status: u16,
     /// The JSON-RPC error in the body, if there is one; whatever its id, it answers this request.
     pub error: Option<ErrorObject>,
-    /// The beginning of any other body: escaped, at most 512 bytes of it.
+    /// Any other body, as received, as far as it is read: take secrets out of it, then escape it, before it
+    /// is shown.
     pub text: String,
     /// How long the server asks to wait, at most 300 s.
     pub retry_after: Option<Duration>,
@@ -201,6 +205,26 @@ impl Rejection {
     pub fn new(status: u16) -> Self {
         Self { status, error: None, text: String::new(), retry_after: None }
     }
+
+    /// Its text as it may be shown: escaped, at most [`SHOWN_BYTES`](Self::SHOWN_BYTES) of it.
+    #[must_use]
+    pub fn shown(&self) -> Cow<'_, str> {
+        mcp_proto::escape(self.text.trim(), Self::SHOWN_BYTES)
+    }
+
+    /// Most bytes of a text that are shown.
+    pub const SHOWN_BYTES: usize = 512;
+}
+
+impl fmt::Debug for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejection")
+            .field("status", &self.status)
+            .field("error", &self.error)
+            .field("text", &self.shown())
+            .field("retry_after", &self.retry_after)
+            .finish()
+    }
 }
 
 impl fmt::Display for Rejection {
@@ -208,8 +232,8 @@ impl fmt::Display for Rejection {
         write!(f, "HTTP status {}", self.status)?;
         match &self.error {
             Some(error) => write!(f, ": {error}"),
-            None if self.text.is_empty() => Ok(()),
-            None => write!(f, ": {}", self.text),
+            None if self.text.trim().is_empty() => Ok(()),
+            None => write!(f, ": {}", self.shown()),
         }?;
         match self.retry_after {
             Some(wait) => write!(f, " (it asks to wait {} s)", wait.as_secs()),

@@ -19,9 +19,6 @@ const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How much of an unexpected body is shown, in bytes.
-const SHOWN_BYTES: usize = 512;
-
 /// How long the body of an error may take: the status says the essential.
 const ERROR_BODY_LIMIT: Duration = Duration::from_secs(5);
 
@@ -360,8 +357,8 @@ async fn read_rejection(link: &Link, response: HttpResponse) -> Rejection {
     if is_json && let Some(error) = error_in(&body) {
         rejection.error = Some(error);
     } else {
-        let head = body.get(..SHOWN_BYTES).unwrap_or(&body);
-        rejection.text = mcp_proto::escape(String::from_utf8_lossy(head).trim(), SHOWN_BYTES).into_owned();
+        // Whole: a secret that is cut in half would no longer be known as one.
+        rejection.text = String::from_utf8_lossy(&body).into_owned();
     }
     rejection
 }
