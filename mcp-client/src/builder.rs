@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use mcp_lifecycle::{AddError, RecessOptions, ServerOptions, ServerSpec, Startup, SupervisorOptions};
 use mcp_proto::{
-    CreateMessage, CreateMessageResult, ElicitForm, ElicitResult, ElicitUrl, ErrorObject, Redactor, Root,
-    Secret,
+    CreateMessage, CreateMessageResult, ElicitForm, ElicitResult, ElicitUrl, ErrorObject, Implementation,
+    Redactor, Root, Secret,
 };
-use mcp_session::{Asker, ClientHandler};
+use mcp_session::{Asker, ClientHandler, SessionOptions};
 use mcp_transport::Connector;
 use mcp_transport::http::{HttpBackend, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::process::{Command, LocalProcesses, ProcessFactory};
@@ -33,8 +33,10 @@ pub struct ClientBuilder {
 }
 
 /// How programs are started; shared by all of them.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Launch {
+    /// How the client introduces itself.
+    client_info: Implementation,
     environment: Vec<(OsString, OsString)>,
     processes: Option<Arc<dyn ProcessFactory>>,
     http: Option<Arc<dyn HttpBackend>>,
@@ -151,6 +153,21 @@ impl ClientBuilder {
     /// Makes HTTP requests through `backend`; by default hyper and rustls do.
     pub fn http_backend(mut self, backend: Arc<dyn HttpBackend>) -> Self {
         self.launch.http = Some(backend);
+        self
+    }
+
+    /// The name and the version under which the client introduces itself to its servers; without this,
+    /// those of this crate. A server whose own options name a client is told that one.
+    pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        let title = self.launch.client_info.title.take();
+        self.launch.client_info = Implementation::new(name, version);
+        self.launch.client_info.title = title;
+        self
+    }
+
+    /// The name for people that goes with [`client_info`](Self::client_info).
+    pub fn client_title(mut self, title: impl Into<String>) -> Self {
+        self.launch.client_info.title = Some(title.into());
         self
     }
 
@@ -296,6 +313,22 @@ impl Entry {
     }
 }
 
+impl Default for Launch {
+    fn default() -> Self {
+        Self {
+            client_info: Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+            environment: Vec::new(),
+            has_tasks: false,
+            processes: None,
+            http: None,
+            tune: None,
+            wrap_connector: None,
+            wrap_processes: None,
+            serving: Serving::default(),
+        }
+    }
+}
+
 impl Launch {
     /// Makes what the supervisor needs to run a server.
     pub(crate) fn spec(
@@ -306,13 +339,14 @@ impl Launch {
     ) -> ServerSpec {
         match entry {
             Entry::Connector { name, connector, options, .. } => {
-                ServerSpec::new(name, connector).with_options(self.serve(discreet(*options, redactor)))
+                let options = self.introduce(self.serve(discreet(*options, redactor)));
+                ServerSpec::new(name, connector).with_options(options)
             }
             Entry::Program(server) => {
                 let name = server.name.as_str();
                 let connector = self.connector(&server, processes, redactor);
                 let connector = wrapped(self.wrap_connector.as_ref(), name, connector);
-                let options = self.serve(discreet(options(&server), redactor));
+                let options = self.introduce(self.serve(discreet(options(&server), redactor)));
                 let options = match &self.tune {
                     Some(tune) => tune(name, options),
                     None => options,
@@ -320,6 +354,14 @@ impl Launch {
                 ServerSpec::new(server.name, connector).with_options(options)
             }
         }
+    }
+
+    /// Has the server told who connects, unless its options say somebody else.
+    fn introduce(&self, mut options: ServerOptions) -> ServerOptions {
+        if options.session.client_info == SessionOptions::default().client_info {
+            options.session = options.session.with_client_info(self.client_info.clone());
+        }
+        options
     }
 
     /// Lets the client answer what the server asks, unless somebody else does.

@@ -65,7 +65,8 @@ pub(crate) async fn with_client<T>(
 ) -> Result<T, Problem> {
     let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
     let mut interrupts = Interrupts::listen().map_err(|error| failed(&error))?;
-    let mut builder = Client::builder().environment(host.variables());
+    let mut builder =
+        Client::builder().environment(host.variables()).client_info("mcpctl", env!("CARGO_PKG_VERSION"));
     for server in servers {
         builder = builder.server(server);
     }

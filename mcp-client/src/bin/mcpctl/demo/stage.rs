@@ -77,6 +77,7 @@ impl Stage {
     pub(super) fn start(&self, web: &WebServers) -> Result<Client, Problem> {
         let problem = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
         let mut builder = Client::builder()
+            .client_info("mcpctl", env!("CARGO_PKG_VERSION"))
             .processes(Arc::clone(&self.processes))
             .supervisor(SupervisorOptions::default().with_total(self.wiring.shutdown_limit(SHUTDOWN_BOUND)));
         for (name, fixture) in &self.servers {
