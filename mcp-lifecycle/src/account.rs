@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use crate::backoff::BackoffOptions;
 use crate::breaker::{Admission, Breaker, BreakerOptions, BreakerState};
 use crate::budget::RetryBudget;
+use crate::call_counters::CallCounters;
 use crate::jitter::Jitter;
 
 /// What the calls of one server have taught about it. Behind one short lock; knows no clock.
@@ -16,6 +17,7 @@ pub(crate) struct Account {
     last_ok: Option<Instant>,
     proven: u64,
     losses: u64,
+    pub(crate) calls: CallCounters,
 }
 
 impl Account {
@@ -27,6 +29,7 @@ impl Account {
             last_ok: None,
             proven: 0,
             losses: 0,
+            calls: CallCounters::default(),
         }
     }
 
@@ -39,6 +42,7 @@ impl Account {
         self.breaker.on_answer();
         self.budget.on_success();
         self.last_ok = Some(now);
+        self.calls.succeeded += 1;
         let is_first = generation > self.proven;
         self.proven = self.proven.max(generation);
         is_first

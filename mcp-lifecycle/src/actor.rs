@@ -160,6 +160,7 @@ impl Actor {
             News::Up(session, lists) => {
                 let peer = Arc::new(session.peer().clone());
                 let era = peer.era;
+                self.server.count_session(&session);
                 link.session = Some(session);
                 // Made too late, it offers nothing: whatever ended it has been announced already.
                 if !link.is_closing() {
@@ -193,6 +194,7 @@ impl Actor {
         }
         let Some(link) = self.link.take() else { return };
         let generation = link.generation;
+        self.server.end_count();
         if self.draining == Some(generation) {
             self.draining = None;
         }

@@ -9,6 +9,7 @@ use mcp_session::{
 use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
 
+use crate::account::Account;
 use crate::breaker::Admission;
 use crate::error::{CallError, WaitingFor};
 use crate::lists::Part;
@@ -102,6 +103,7 @@ struct Path<'a> {
     repeat: Repeat,
     /// How an earlier attempt ended that may have run: whatever becomes of the next, that stays true.
     unknown: Option<mcp_session::CallError>,
+    unfinished: Unfinished<'a>,
     _place: crate::server::Place<'a>,
     _use: Option<Use<'a>>,
     _probe: Option<Probe<'a>>,
@@ -119,9 +121,41 @@ impl Drop for Probe<'_> {
     }
 }
 
+/// A call that nobody has counted yet. One that is dropped like that was given up.
+struct Unfinished<'a> {
+    server: &'a Server,
+    has_ended: bool,
+}
+
+impl Unfinished<'_> {
+    fn end(&mut self, error: CallError) -> CallError {
+        self.has_ended = true;
+        self.server.account().calls.on_error(&error);
+        error
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.server.account().calls.cancelled += 1;
+        }
+    }
+}
+
 impl<'a> Path<'a> {
     /// Admits the call: shutting down? too many calls? breaker?
     fn begin(
+        server: &'a Server,
+        method: Method,
+        name: Option<&str>,
+        options: CallOptions,
+    ) -> Result<Self, CallError> {
+        let admitted = Self::admit(server, method, name, options);
+        admitted.inspect_err(|error| server.account().calls.on_error(error))
+    }
+
+    fn admit(
         server: &'a Server,
         method: Method,
         name: Option<&str>,
@@ -135,7 +169,7 @@ impl<'a> Path<'a> {
         };
         let now = Instant::now();
         let started = options.began.unwrap_or(now);
-        let admission = server.account().admit(now);
+        let admission = server.change_account(|account| account.admit(now));
         let probe = match admission {
             Admission::Pass => None,
             Admission::Probe(number) => Some(Probe { server, number }),
@@ -164,6 +198,7 @@ impl<'a> Path<'a> {
             by,
             repeat,
             unknown: None,
+            unfinished: Unfinished { server, has_ended: false },
             _place: place,
             _use: server.begin_use(),
             _probe: probe,
@@ -181,7 +216,10 @@ impl<'a> Path<'a> {
         loop {
             let live = match self.enter(gone).await {
                 Ok(live) => live,
-                Err(refused) => return Err(self.unknown.take().map_or(refused, |error| self.explain(error))),
+                Err(refused) => {
+                    let error = self.unknown.take().map_or(refused, |error| self.explain(error));
+                    return Err(self.unfinished.end(error));
+                }
             };
             let (generation, has_headers) = (live.generation(), live.session().has_headers());
             attempts += 1;
@@ -196,15 +234,18 @@ impl<'a> Path<'a> {
                     if has_headers && !has_refreshed && self.misses_headers(&error) {
                         has_refreshed = true;
                         if self.refresh_tools(definitions).await {
+                            self.server.account().calls.repeated += 1;
                             continue;
                         }
                     }
                     let Some(pause) = self.pause_before_repeat(&error, attempts) else {
                         let is_harmless = error.outcome() == CallOutcome::NotSent || error.is_session_gone();
                         let earlier = self.unknown.take().filter(|_| is_harmless);
-                        return Err(self.explain(earlier.unwrap_or(error)));
+                        let error = self.explain(earlier.unwrap_or(error));
+                        return Err(self.unfinished.end(error));
                     };
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
+                    self.server.account().calls.repeated += 1;
                     self.wait(pause).await;
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
@@ -352,8 +393,9 @@ impl<'a> Path<'a> {
         }
     }
 
-    fn on_success(&self, generation: u64) {
-        let is_first = self.server.account().on_success(generation, Instant::now());
+    fn on_success(&mut self, generation: u64) {
+        self.unfinished.has_ended = true;
+        let is_first = self.server.change_account(|account| account.on_success(generation, Instant::now()));
         if is_first {
             self.server.orders.give(|wishes| wishes.proven = Some(generation));
         }
@@ -378,7 +420,7 @@ impl<'a> Path<'a> {
             | Error::Task(_)
             | Error::Unsupported { why: UnsupportedWhy::InputRequired, .. }
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
-                self.server.account().on_answer();
+                self.server.change_account(Account::on_answer);
             }
             Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(),
             _ => {}

@@ -9,6 +9,11 @@ use crate::status::ServerStatus;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ServerEvent {
+    /// Its breaker has opened, lets one call try, or has closed.
+    BreakerChanged {
+        /// The server, as it is since then.
+        status: Arc<ServerStatus>,
+    },
     /// It announces that a list has changed. It is fetched anew by itself: [`ListUpdated`](Self::ListUpdated)
     /// follows, if the list is another one then.
     ListChanged {
@@ -75,7 +80,7 @@ impl ServerEvent {
             | Self::ListUpdated { server, .. }
             | Self::ListUpdateFailed { server, .. }
             | Self::Log { server, .. } => server,
-            Self::StateChanged { status } => &status.name,
+            Self::BreakerChanged { status } | Self::StateChanged { status } => &status.name,
         }
     }
 }

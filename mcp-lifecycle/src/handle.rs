@@ -165,8 +165,8 @@ impl ServerHandle {
         self.server.status_now()
     }
 
-    /// Follows the status: one value for each change of state, newest last. The figures in a value are
-    /// those of the change.
+    /// Follows the status: one value for each change of its state or of its breaker; who is slow sees the
+    /// last. The figures in a value are those of the change; [`status`](Self::status) has those of now.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<ServerStatus>> {
         self.server.status.subscribe()

@@ -7,6 +7,7 @@ mod bell;
 mod breaker;
 mod budget;
 mod call;
+mod call_counters;
 mod connection;
 mod error;
 mod event;
@@ -47,6 +48,7 @@ pub use handle::ServerHandle;
 pub use lists::Lists;
 
 // Where it stands and what happens to it.
+pub use call_counters::CallCounters;
 pub use event::ServerEvent;
 pub use report::{Exceeded, ServerReport, ShutdownReport, StopStep};
 pub use state::{DormantReason, ParkReason, State};

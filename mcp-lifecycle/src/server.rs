@@ -2,13 +2,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::PeerInfo;
-use mcp_session::{CallOutcome, Gate, HandlerQuota, ListKind};
+use mcp_session::{CallOutcome, Counters, Gate, HandlerQuota, ListKind, Session};
 use mcp_transport::Ending;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::account::Account;
 use crate::bell::Bell;
+use crate::breaker::BreakerState;
+use crate::call_counters::CallCounters;
 use crate::error::CallError;
 use crate::event::ServerEvent;
 use crate::failure::Failure;
@@ -56,6 +58,7 @@ pub(crate) struct Server {
     uses: Option<Uses>,
     account: Mutex<Account>,
     offer: Mutex<Option<Offer>>,
+    received: Mutex<Received>,
     /// Until when its owner may take to stop it, once it has begun to.
     end_by: Mutex<Option<Instant>>,
     /// Calls that wait for it to be ready.
@@ -70,6 +73,23 @@ pub(crate) struct Offer {
     pub(crate) generation: u64,
     pub(crate) lists: Arc<Lists>,
     pub(crate) peer: Arc<PeerInfo>,
+}
+
+/// What was received on all connections.
+#[derive(Debug, Default)]
+struct Received {
+    past: Counters,
+    present: Option<Session>,
+}
+
+impl Received {
+    fn total(&self) -> Counters {
+        let mut total = self.past;
+        if let Some(session) = &self.present {
+            total += session.counters();
+        }
+        total
+    }
 }
 
 impl Server {
@@ -94,6 +114,8 @@ impl Server {
             losses: 0,
             last_error: None,
             last_ok: None,
+            calls: CallCounters::default(),
+            received: Counters::default(),
         };
         Self {
             gate: Gate::new(options.in_flight, options.queued),
@@ -113,6 +135,7 @@ impl Server {
             uses,
             account: Mutex::new(account),
             offer: Mutex::default(),
+            received: Mutex::default(),
             end_by: Mutex::default(),
             waiting: AtomicUsize::new(0),
             is_removed: AtomicBool::new(false),
@@ -123,10 +146,40 @@ impl Server {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does something to the account; if that moves the breaker, tells of it.
+    pub(crate) fn change_account<T>(&self, change: impl FnOnce(&mut Account) -> T) -> T {
+        let mut account = self.account();
+        let before = account.breaker_state();
+        let result = change(&mut account);
+        let after = account.breaker_state();
+        drop(account);
+        if before != after {
+            let status = self.publish(|_| {});
+            if after == BreakerState::Closed {
+                tracing::info!(server = %self.name, "calls are let through again");
+            }
+            self.runtime.emit(ServerEvent::BreakerChanged { status });
+        }
+        result
+    }
+
+    /// Counts what this session receives from now on.
+    pub(crate) fn count_session(&self, session: &Session) {
+        self.lock_received().present = Some(session.clone());
+    }
+
+    /// The session that was counted last has ended.
+    pub(crate) fn end_count(&self) {
+        let mut received = self.lock_received();
+        if let Some(session) = received.present.take() {
+            received.past += session.counters();
+        }
+    }
+
     /// The connection of `generation` broke: one strike, whoever sees it first, the owner or a call that
     /// ended with it. Whoever opens the breaker says so.
     pub(crate) fn strike(&self, generation: u64) {
-        let has_opened = self.account().breaker.on_strike(generation, Instant::now());
+        let has_opened = self.change_account(|account| account.breaker.on_strike(generation, Instant::now()));
         if has_opened {
             tracing::warn!(server = %self.name, generation, "calls are refused: the connection keeps breaking");
         }
@@ -134,7 +187,7 @@ impl Server {
 
     /// The server failed to serve a call, on a connection that stays: one strike for each.
     pub(crate) fn on_failure(&self) {
-        let has_opened = self.account().breaker.on_failure(Instant::now());
+        let has_opened = self.change_account(|account| account.breaker.on_failure(Instant::now()));
         if has_opened {
             tracing::warn!(server = %self.name, "calls are refused: the server keeps failing");
         }
@@ -216,20 +269,29 @@ impl Server {
 
     /// Publishes that the state has moved, once for each move.
     pub(crate) fn announce(&self, change: impl FnOnce(&mut ServerStatus)) {
-        let mut status = ServerStatus::clone(&self.status.borrow());
-        change(&mut status);
-        self.fill_in(&mut status);
-        let status = Arc::new(status);
-        self.status.send_replace(Arc::clone(&status));
+        let status = self.publish(change);
         self.moves.fetch_add(1, Ordering::Release);
         self.moved.ring();
         self.runtime.emit(ServerEvent::StateChanged { status });
+    }
+
+    /// Changes the status in one step, whoever else does so: its owner, or a call that moves the breaker.
+    fn publish(&self, change: impl FnOnce(&mut ServerStatus)) -> Arc<ServerStatus> {
+        let mut published = None;
+        self.status.send_modify(|present| {
+            let mut status = ServerStatus::clone(present);
+            change(&mut status);
+            self.fill_in(&mut status);
+            *present = Arc::clone(published.insert(Arc::new(status)));
+        });
+        published.unwrap_or_else(|| Arc::clone(&self.status.borrow()))
     }
 
     /// Ends everything that callers can see, whoever owned the server. May be called again.
     pub(crate) fn retire(&self) {
         self.gate.close();
         self.set_offer(None);
+        self.end_count();
         if self.state() != State::Stopped {
             self.announce(|status| status.state = State::Stopped);
         }
@@ -309,6 +371,13 @@ impl Server {
         status.breaker = account.breaker_state();
         status.losses = account.losses();
         status.last_ok = account.last_ok();
+        status.calls = account.calls;
+        drop(account);
+        status.received = self.lock_received().total();
+    }
+
+    fn lock_received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_offer(&self) -> MutexGuard<'_, Option<Offer>> {

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
+use mcp_session::Counters;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 use crate::breaker::BreakerState;
+use crate::call_counters::CallCounters;
 use crate::failure::Failure;
 use crate::state::State;
 
@@ -38,6 +40,10 @@ pub struct ServerStatus {
     /// When a call last succeeded.
     #[serde(rename = "last_ok_ms", serialize_with = "since")]
     pub last_ok: Option<Instant>,
+    /// What became of its calls.
+    pub calls: CallCounters,
+    /// What arrived, and what of it was not as it should be, over all connections that were ready.
+    pub received: Counters,
 }
 
 fn as_text<S: Serializer>(failure: &Option<Arc<Failure>>, serializer: S) -> Result<S::Ok, S::Error> {

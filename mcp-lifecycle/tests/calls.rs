@@ -340,6 +340,14 @@ async fn statuses_and_reports_have_a_form_for_machines() {
         json!({
             "name": "one", "state": "ready", "generation": 1, "last_generation": 1, "in_flight": 0, "waiting": 0,
             "breaker": "closed", "ever_ready": true, "losses": 0, "last_error": null, "last_ok_ms": 2000,
+            "calls": {
+                "cancelled": 0, "failed": 0, "lost": 0, "refused": 0, "repeated": 0, "succeeded": 1, "timed_out": 0,
+            },
+            "received": {
+                "broken_frames": 0, "cancels_sent": 0, "dropped_events": 0, "frames": 6,
+                "ignored_notifications": 0, "ignored_progress": 0, "late_replies": 0, "refused_requests": 0,
+                "stray_notices": 0, "unknown_replies": 0, "unsent_replies": 0,
+            },
         })
     );
     let report = serde_json::to_value(&*bench.end().await).unwrap();

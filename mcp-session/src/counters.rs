@@ -1,7 +1,10 @@
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Serialize;
+
 /// What a session has seen since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// Frames that are no messages.
@@ -28,6 +31,23 @@ pub struct Counters {
     pub unsent_replies: u64,
     /// Answers to requests that were never made, and errors without an id.
     pub unknown_replies: u64,
+}
+
+/// The counters of two sessions together.
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.broken_frames += other.broken_frames;
+        self.cancels_sent += other.cancels_sent;
+        self.dropped_events += other.dropped_events;
+        self.frames += other.frames;
+        self.ignored_notifications += other.ignored_notifications;
+        self.ignored_progress += other.ignored_progress;
+        self.late_replies += other.late_replies;
+        self.refused_requests += other.refused_requests;
+        self.stray_notices += other.stray_notices;
+        self.unsent_replies += other.unsent_replies;
+        self.unknown_replies += other.unknown_replies;
+    }
 }
 
 /// One live counter.

@@ -50,7 +50,7 @@ fn exit_of(status: &ServerStatus) -> Exit {
     }
 }
 
-/// Shows every change of state until interrupted.
+/// Shows every change of state, and of a breaker, until interrupted.
 async fn watch(client: &Client, output: &Output) -> Result<(), Problem> {
     let mut events = client.events();
     let mut news = Some(client.status());
@@ -66,7 +66,9 @@ async fn watch(client: &Client, output: &Output) -> Result<(), Problem> {
 /// Which states are to be shown after an event; `None` if there will be no more.
 fn changed(event: Result<ServerEvent, RecvError>, client: &Client) -> Option<Vec<ServerStatus>> {
     match event {
-        Ok(ServerEvent::StateChanged { status }) => Some(vec![ServerStatus::clone(&status)]),
+        Ok(ServerEvent::BreakerChanged { status } | ServerEvent::StateChanged { status }) => {
+            Some(vec![ServerStatus::clone(&status)])
+        }
         Ok(_) => Some(Vec::new()),
         // Some changes were missed, and the last of them is what counts.
         Err(RecvError::Lagged(_)) => Some(client.status()),
@@ -79,8 +81,17 @@ fn show(output: &Output, statuses: &[ServerStatus]) -> Result<(), Problem> {
         output.document(&json!({"servers": statuses}))?;
         return Ok(());
     }
-    let header =
-        ["SERVER", "STATE", "GENERATION", "ATTEMPT", "NEXT IN", "BREAKER", "IN FLIGHT", "LAST ERROR"];
+    let header = [
+        "SERVER",
+        "STATE",
+        "GENERATION",
+        "ATTEMPT",
+        "NEXT IN",
+        "BREAKER",
+        "IN FLIGHT",
+        "LAST OK",
+        "LAST ERROR",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(statuses.iter().map(|status| row(output, status)));
     for (index, line) in output.rows(&rows).into_iter().enumerate() {
@@ -118,6 +129,7 @@ fn row(output: &Output, status: &ServerStatus) -> Vec<String> {
         or_dash(next.map(until)),
         breaker(status),
         status.in_flight.to_string(),
+        or_dash(status.last_ok.map(|at| format!("{} ago", output.duration(at.elapsed())))),
         or_dash(error),
     ]
 }
