@@ -5,6 +5,7 @@ use mcp_session::Session;
 use mcp_transport::{CloseReport, Connector, Ending};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::connection::{Link, News, prepare};
 use crate::failure::Failure;
@@ -13,7 +14,7 @@ use crate::machine::{Action, Event, Machine};
 use crate::orders::Wishes;
 use crate::registry::NewServer;
 use crate::report::{ServerReport, StopStep};
-use crate::server::{Offer, Server};
+use crate::server::{Offer, Server, left};
 use crate::state::State;
 use crate::stop_plan::{StopPlan, later};
 use crate::timer;
@@ -182,7 +183,8 @@ impl Actor {
         self.feed(Event::Lost(generation, loss));
         if was_wanted && !self.is_ending() {
             let next = self.machine.state();
-            tracing::warn!(server = %self.server.name, generation, error = %failure, next = next.name(), "connection lost");
+            let next_in_ms = next.until().map(|until| left(until).as_millis());
+            tracing::warn!(server = %self.server.name, generation, error = %failure, next = next.name(), next_in_ms, "connection lost");
         }
     }
 
@@ -306,7 +308,9 @@ impl Actor {
             Action::Connect { generation, era, haste } => {
                 let (link, task) = prepare(&self.server, &self.connector, generation, era, haste);
                 self.link = Some(link);
-                self.tasks.spawn(task.run());
+                // At the gravest level, so that it stands around whatever is logged below it.
+                let span = tracing::error_span!("connection", server = %self.server.name, generation);
+                self.tasks.spawn(task.run().instrument(span));
             }
             Action::Drain(generation) => self.draining = Some(generation),
             Action::Finish => self.is_finished = true,
@@ -338,7 +342,8 @@ impl Actor {
             self.server.set_offer(None);
         }
         if state != State::Stopped {
-            tracing::info!(server = %self.server.name, state = state.name(), generation = self.machine.generation(), "state changed");
+            let attempt = state.attempt();
+            tracing::info!(server = %self.server.name, state = state.name(), generation = self.machine.generation(), attempt, "state changed");
         }
         self.server.announce(|status| {
             status.state = state;

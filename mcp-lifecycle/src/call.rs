@@ -8,6 +8,7 @@ use mcp_session::{
 };
 use mcp_transport::{CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument as _, Span};
 
 use crate::account::Account;
 use crate::breaker::Admission;
@@ -32,7 +33,8 @@ pub(crate) async fn call<R: Request>(
     options: CallOptions,
 ) -> Result<R::Result, CallError> {
     let path = Path::begin(server, R::METHOD, request.mirrored_name(), options)?;
-    path.walk(|live, options| live.call_ref(&request, options)).await
+    let span = path.span();
+    path.walk(|live, options| live.call_ref(&request, options)).instrument(span).await
 }
 
 /// Fetches a list on the guarded path, under one permit.
@@ -42,7 +44,8 @@ pub(crate) async fn list<R: Paginated>(
     limits: ListLimits,
 ) -> Result<Listed<R::Item>, CallError> {
     let path = Path::begin(server, R::METHOD, None, options)?;
-    path.walk(|live, options| live.list::<R>(options, limits)).await
+    let span = path.span();
+    path.walk(|live, options| live.list::<R>(options, limits)).instrument(span).await
 }
 
 /// Opens a subscription on the connection that a call would take now. The permit goes with the way there.
@@ -52,12 +55,14 @@ pub(crate) async fn subscribe(
     options: SubscribeOptions,
 ) -> Result<Subscription, CallError> {
     let path = Path::begin(server, Method::SUBSCRIPTIONS_LISTEN, None, CallOptions::default())?;
+    let span = path.span();
     path.walk(|live, _| {
         let session = live.session().clone();
         drop(live);
         let (filter, options) = (filter.clone(), options.clone());
         async move { session.subscribe(filter, options).await }
     })
+    .instrument(span)
     .await
 }
 
@@ -130,6 +135,7 @@ struct Unfinished<'a> {
 impl Unfinished<'_> {
     fn end(&mut self, error: CallError) -> CallError {
         self.has_ended = true;
+        tracing::debug!(%error, outcome = ?error.outcome(), "call failed");
         self.server.account().calls.on_error(&error);
         error
     }
@@ -138,6 +144,7 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
+            tracing::debug!("call given up by its caller");
             self.server.account().calls.cancelled += 1;
         }
     }
@@ -205,6 +212,11 @@ impl<'a> Path<'a> {
         })
     }
 
+    /// What everything that is logged on the way stands in.
+    fn span(&self) -> Span {
+        tracing::debug_span!("call", server = %self.server.name, method = %self.method)
+    }
+
     async fn walk<T, F, Sent>(mut self, send: F) -> Result<T, CallError>
     where
         F: Fn(LiveSession, CallOptions) -> Sent,
@@ -227,6 +239,12 @@ impl<'a> Path<'a> {
             match send(live, self.options_for_now()).await {
                 Ok(value) => {
                     self.on_success(generation);
+                    tracing::debug!(
+                        generation,
+                        attempts,
+                        elapsed_ms = self.started.elapsed().as_millis(),
+                        "call answered"
+                    );
                     return Ok(value);
                 }
                 Err(error) => {

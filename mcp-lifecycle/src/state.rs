@@ -93,6 +93,25 @@ impl State {
         matches!(self, Self::Ready { .. })
     }
 
+    /// The number of the attempt that is under way or comes next, since the server last proved healthy.
+    #[must_use]
+    pub fn attempt(&self) -> Option<u32> {
+        match self {
+            Self::Backoff { attempt, .. } | Self::Connecting { attempt, .. } => Some(*attempt),
+            _ => None,
+        }
+    }
+
+    /// When the server is tried again by itself, if it waits for that.
+    #[must_use]
+    pub fn until(&self) -> Option<Instant> {
+        match self {
+            Self::Backoff { until, .. } => Some(*until),
+            Self::Parked { next_probe, .. } => Some(*next_probe),
+            _ => None,
+        }
+    }
+
     /// The name of the state, as it is serialised.
     #[must_use]
     pub fn name(&self) -> &'static str {

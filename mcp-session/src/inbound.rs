@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use mcp_proto::tasks::Task;
 use mcp_proto::{
@@ -35,7 +36,7 @@ impl Shared {
     fn on_message(&self, message: Message, stream: Option<&RequestId>) {
         match (message, stream) {
             (Message::Response { id: Some(id), .. }, Some(asked)) if id != *asked => {
-                tracing::debug!(%id, %asked, "an answer with the id of another request");
+                tracing::debug!(id = %self.discreet(&id), asked = %self.discreet(&asked), "an answer with the id of another request");
                 self.end_call(asked, CallError::Protocol(ProtocolFault::IdMismatch));
             }
             (Message::Response { id: None, outcome }, Some(asked)) => {
@@ -101,6 +102,13 @@ impl Shared {
         }
     }
 
+    /// A name that the server has chosen, for a log line.
+    pub(crate) fn discreet(&self, name: &impl Display) -> String {
+        let mut name = name.to_string();
+        self.redact(&mut name);
+        name
+    }
+
     fn redact(&self, text: &mut String) {
         if let Some(redactor) = &self.redactor {
             *text = redactor.redact(text).into_owned();
@@ -134,7 +142,7 @@ impl Shared {
 
     fn on_unknown_reply(&self, id: &RequestId) {
         if self.counts.unknown_replies.add() {
-            tracing::warn!(request_id = %id, "answer to a request that was never made; further ones are counted only");
+            tracing::warn!(request_id = %self.discreet(id), "answer to a request that was never made; further ones are counted only");
         }
     }
 
@@ -248,7 +256,7 @@ impl Shared {
             let mut reason = notice.reason.unwrap_or_default();
             self.redact(&mut reason);
             let reason = mcp_proto::escape(&reason, 128);
-            tracing::debug!(request_id = %id, %reason, "the server has withdrawn a request");
+            tracing::debug!(request_id = %self.discreet(id), %reason, "the server has withdrawn a request");
         } else {
             self.counts.ignored_notifications.add();
         }
@@ -305,7 +313,7 @@ impl Shared {
         // Before the handshake is over, only a legacy server can ask anything.
         if !self.agreed.get().is_none_or(|agreed| agreed.answers_requests()) {
             if self.counts.refused_requests.add() {
-                tracing::warn!(%method, "request from a server whose protocol version has none; ignored");
+                tracing::warn!(method = %self.discreet(method), "request from a server whose protocol version has none; ignored");
             }
             return;
         }
@@ -314,7 +322,7 @@ impl Shared {
         }
         let Err(error) = self.accept(id, method, params, stream) else { return };
         self.counts.refused_requests.add();
-        tracing::debug!(request_id = %id, %method, %error, "request of the server refused");
+        tracing::debug!(request_id = %self.discreet(id), method = %self.discreet(method), %error, "request of the server refused");
         match encode_error(id, &error) {
             Ok(frame) => self.post(Outbound::response(frame)),
             Err(error) => tracing::error!(%error, "an error object could not be written"),

@@ -14,6 +14,14 @@ static GLOBAL: OnceLock<Option<LogCapture>> = OnceLock::new();
 #[derive(Debug, Clone, Default)]
 pub struct LogCapture {
     records: Arc<Mutex<Vec<LogRecord>>>,
+    spans: Arc<Mutex<Spans>>,
+}
+
+/// The spans that were opened, and on which thread which ones are entered.
+#[derive(Debug, Default)]
+struct Spans {
+    texts: Vec<String>,
+    entered: BTreeMap<String, Vec<u64>>,
 }
 
 /// One log event.
@@ -28,6 +36,8 @@ pub struct LogRecord {
     pub message: String,
     /// Its other fields, as text.
     pub fields: BTreeMap<String, String>,
+    /// The spans that it stands in, from the outermost, each with its fields: `connection generation=1`.
+    pub spans: Vec<String>,
 }
 
 impl LogCapture {
@@ -77,6 +87,10 @@ impl LogCapture {
         self.lock().clear();
     }
 
+    fn spans(&self) -> MutexGuard<'_, Spans> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<LogRecord>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,11 +100,11 @@ impl LogCapture {
 impl fmt::Display for LogRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.level, self.target, self.message)?;
-        self.fields.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+        self.fields.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))?;
+        self.spans.iter().rev().try_for_each(|span| write!(f, " in {span}"))
     }
 }
 
-/// Takes events and no spans: the libraries use none.
 struct Capturing(LogCapture);
 
 impl Subscriber for Capturing {
@@ -105,22 +119,56 @@ impl Subscriber for Capturing {
             target: metadata.target().to_owned(),
             message: String::new(),
             fields: BTreeMap::new(),
+            spans: self.0.spans().around(),
         };
         event.record(&mut record);
         self.0.lock().push(record);
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let mut text = SpanText(attributes.metadata().name().to_owned());
+        attributes.record(&mut text);
+        let mut spans = self.0.spans();
+        spans.texts.push(text.0);
+        Id::from_u64(spans.texts.len() as u64)
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn enter(&self, _: &Id) {}
+    fn enter(&self, id: &Id) {
+        self.0.spans().entered().push(id.into_u64());
+    }
 
-    fn exit(&self, _: &Id) {}
+    fn exit(&self, id: &Id) {
+        let mut spans = self.0.spans();
+        let entered = spans.entered();
+        if let Some(index) = entered.iter().rposition(|entered| *entered == id.into_u64()) {
+            entered.remove(index);
+        }
+    }
+}
+
+impl Spans {
+    /// The spans that this thread is in.
+    fn entered(&mut self) -> &mut Vec<u64> {
+        self.entered.entry(format!("{:?}", std::thread::current().id())).or_default()
+    }
+
+    fn around(&mut self) -> Vec<String> {
+        let ids = self.entered().clone();
+        ids.iter().filter_map(|id| self.texts.get(usize::try_from(*id).ok()? - 1).cloned()).collect()
+    }
+}
+
+/// A span as text: its name and its fields.
+struct SpanText(String);
+
+impl Visit for SpanText {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0 += &format!(" {field}={value:?}");
+    }
 }
 
 impl Visit for LogRecord {

@@ -110,12 +110,6 @@ fn show_change(output: &Output, status: &ServerStatus) -> Result<(), Problem> {
 
 fn row(output: &Output, status: &ServerStatus) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let (attempt, next) = match status.state {
-        State::Backoff { attempt, until } => (Some(attempt), Some(until)),
-        State::Connecting { attempt, .. } => (Some(attempt), None),
-        State::Parked { next_probe, .. } => (None, Some(next_probe)),
-        _ => (None, None),
-    };
     let until = |at: Instant| output.duration(at.saturating_duration_since(Instant::now()));
     let error = match status.state {
         State::Ready { .. } => None,
@@ -125,8 +119,8 @@ fn row(output: &Output, status: &ServerStatus) -> Vec<String> {
         safe(&status.name),
         status.state.name().to_owned(),
         status.generation.to_string(),
-        or_dash(attempt.map(|attempt| attempt.to_string())),
-        or_dash(next.map(until)),
+        or_dash(status.state.attempt().map(|attempt| attempt.to_string())),
+        or_dash(status.state.until().map(until)),
         breaker(status),
         status.in_flight.to_string(),
         or_dash(status.last_ok.map(|at| format!("{} ago", output.duration(at.elapsed())))),
