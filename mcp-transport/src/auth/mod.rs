@@ -1,9 +1,8 @@
 //! Authorization of requests over HTTP with OAuth 2.1.
 //!
 //! [`OAuth`] authorizes the requests to one server: it says which token a request carries, renews it, and
-//! has a person asked where nothing else helps. Nothing of the HTTP transport uses it yet, and there is
-//! no implementation here of what it stands on but the store: [`OAuthHttp`] and [`AuthUi`] are for
-//! whoever uses it.
+//! has a person asked where nothing else helps, for instance through [`LoopbackUi`]. Nothing of the HTTP
+//! transport uses it yet, and its own requests ([`OAuthHttp`]) are for whoever uses it to make.
 //!
 //! What decides does so without I/O, one concern a file: [`Login`] and [`Refresh`] are machines that are
 //! driven step by step, and take the answer to the last question alone. What drives them is thin:
@@ -22,6 +21,7 @@ mod address;
 #[cfg(unix)]
 mod atomic_write;
 mod authorization;
+mod callback;
 mod challenge;
 mod client_auth;
 mod client_record;
@@ -61,6 +61,7 @@ mod well_known;
 pub use access::TokenStamp;
 pub use address::{AddressClass, AddressPolicy, AddressRefused};
 pub use authorization::{AuthorizationRequest, ForeignAnswer};
+pub use callback::{CallbackHub, CallbackRefusal, LoopbackUi, Pasted, Presenter, read_callback};
 pub use challenge::{BearerChallenge, Challenges};
 pub use client_auth::token_request;
 pub use client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
