@@ -197,13 +197,24 @@ pub struct Rejection {
     pub text: String,
     /// How long the server asks to wait, at most 300 s.
     pub retry_after: Option<Duration>,
+    /// What is to be done about it, if the request had no authorization that the server would accept;
+    /// `status` is then 401 or 403, also if the request was not sent because of it.
+    #[cfg(feature = "http")]
+    pub auth: Option<crate::http::AuthFailure>,
 }
 
 impl Rejection {
     /// A refusal with nothing but a status.
     #[must_use]
     pub fn new(status: u16) -> Self {
-        Self { status, error: None, text: String::new(), retry_after: None }
+        Self {
+            status,
+            error: None,
+            text: String::new(),
+            retry_after: None,
+            #[cfg(feature = "http")]
+            auth: None,
+        }
     }
 
     /// Its text as it may be shown: escaped, at most [`SHOWN_BYTES`](Self::SHOWN_BYTES) of it.

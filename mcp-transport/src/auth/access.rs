@@ -18,7 +18,7 @@ const MAX_COUNTED: usize = 64;
 
 /// Which access token a request carried. Tells a refusal of the present token from one of an old token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TokenStamp(u64);
+pub struct TokenStamp(pub(super) u64);
 
 /// What is known about the access to one server, and what follows from it; without I/O, clock or task.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! Authorization of requests over HTTP with OAuth 2.1.
 //!
 //! [`OAuth`] authorizes the requests to one server: it says which token a request carries, renews it, and
-//! has a person asked where nothing else helps, for instance through [`LoopbackUi`]. Nothing of the HTTP
-//! transport uses it yet, and its own requests ([`OAuthHttp`]) are for whoever uses it to make.
+//! has a person asked where nothing else helps, for instance through [`LoopbackUi`]. As an
+//! [`AuthProvider`](crate::http::AuthProvider) it does the first two for HTTP connections; a login is for
+//! the layers above to call. Its own requests are made by [`OAuthClient`].
 //!
 //! What decides does so without I/O, one concern a file: [`Login`] and [`Refresh`] are machines that are
 //! driven step by step, and take the answer to the last question alone. What drives them is thin:
@@ -15,6 +16,33 @@
 //! | the right to ask a person ([`InteractiveGate`]) | `gate.rs` | from the first question of a login to its end |
 //!
 //! None of them is held during a request to the server that is protected.
+//!
+//! # Examples
+//!
+//! ```rust,no_run
+//! use std::sync::Arc;
+//!
+//! use mcp_transport::auth::{
+//!     FileStore, InteractiveGate, OAuth, OAuthClient, OAuthSeams, OAuthSettings, SystemRandomness, WebUrl,
+//! };
+//! use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend, TlsRoots};
+//! use mcp_transport::SystemClock;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let url = "https://example.com/mcp";
+//! let server = WebUrl::parse(url)?;
+//! let seams = OAuthSeams {
+//!     http: Arc::new(OAuthClient::new(server.clone(), TlsRoots::Platform)),
+//!     store: Arc::new(FileStore::new("/home/me/.config/example/oauth")),
+//!     clock: Arc::new(SystemClock),
+//!     randomness: Arc::new(SystemRandomness),
+//!     gate: InteractiveGate::default(),
+//! };
+//! let oauth = OAuth::new("example", server, OAuthSettings::default(), seams);
+//! let connector = HttpConnector::new(Arc::new(HyperBackend::default()), Endpoint::parse(url)?, HttpLimits::default())
+//!     .with_auth(Arc::new(oauth))?;
+//! # let _ = connector; Ok(()) }
+//! ```
 
 mod access;
 mod address;
@@ -32,6 +60,8 @@ mod error_reply;
 mod file_store;
 mod form;
 mod gate;
+mod hook;
+mod http_client;
 mod issuer;
 mod login;
 mod login_run;
@@ -71,6 +101,7 @@ pub use error_reply::ErrorReply;
 pub use file_store::FileStore;
 pub use form::Form;
 pub use gate::{GatePass, InteractiveGate};
+pub use http_client::OAuthClient;
 pub use issuer::same_issuer;
 pub use login::{Login, LoginInput, LoginOutput, LoginPlan, UnexpectedInput};
 pub use memory_store::MemoryStore;

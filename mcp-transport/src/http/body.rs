@@ -7,14 +7,14 @@ use super::error::HttpError;
 
 /// How reading a whole body has ended.
 #[derive(Debug)]
-pub(super) enum Whole {
+pub(crate) enum Whole {
     Complete(Bytes),
     /// Longer than the limit; what was read so far.
     TooLarge(Bytes),
 }
 
 /// Reads a body to its end, so that its connection can be kept. A body in one piece is not copied.
-pub(super) async fn read_whole(mut body: Box<dyn HttpBody>, limit: usize) -> Result<Whole, HttpError> {
+pub(crate) async fn read_whole(mut body: Box<dyn HttpBody>, limit: usize) -> Result<Whole, HttpError> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
     while let Some(chunk) = poll_fn(|cx| body.poll_chunk(cx)).await {

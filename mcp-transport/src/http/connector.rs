@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use http::header;
 use tokio::time::{Instant, timeout_at};
 
+use super::authorizer::AuthProvider;
 use super::backend::HttpBackend;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, EndpointError};
 use super::exchange::base_headers;
 use super::limits::HttpLimits;
 use super::link::Link;
@@ -37,13 +39,14 @@ pub struct HttpConnector {
     endpoint: Endpoint,
     limits: HttpLimits,
     clock: Arc<dyn WallClock>,
+    auth: Option<Arc<dyn AuthProvider>>,
 }
 
 impl HttpConnector {
     /// A connector for one server.
     #[must_use]
     pub fn new(backend: Arc<dyn HttpBackend>, endpoint: Endpoint, limits: HttpLimits) -> Self {
-        Self { backend, endpoint, limits, clock: Arc::new(SystemClock) }
+        Self { backend, endpoint, limits, clock: Arc::new(SystemClock), auth: None }
     }
 
     /// Asks `clock` instead of the operating system for the date.
@@ -51,6 +54,19 @@ impl HttpConnector {
     pub fn with_clock(mut self, clock: Arc<dyn WallClock>) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Has `auth` authorize every request of every connection.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint has a header `authorization` already: only one of the two can be right.
+    pub fn with_auth(mut self, auth: Arc<dyn AuthProvider>) -> Result<Self, EndpointError> {
+        if self.endpoint.headers().contains_key(header::AUTHORIZATION) {
+            return Err(EndpointError::Reserved("authorization".to_owned()));
+        }
+        self.auth = Some(auth);
+        Ok(self)
     }
 }
 
@@ -62,7 +78,8 @@ impl Connector for HttpConnector {
         timeout_at(by, pool.connect()).await.map_err(|_| ConnectError::Timeout)??;
         let headers = base_headers(&self.endpoint);
         let (endpoint, limits) = (self.endpoint.clone(), self.limits.clone());
-        let link = Arc::new(Link::new(pool, endpoint, headers, limits, Arc::clone(&self.clock)));
+        let link =
+            Arc::new(Link::new(pool, endpoint, headers, limits, Arc::clone(&self.clock), self.auth.clone()));
         let receive = HttpReceive::new(Arc::clone(&link));
         Ok(Connection::new(Arc::new(HttpTransport::new(link)), Box::new(receive)))
     }

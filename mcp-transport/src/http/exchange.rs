@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use mcp_proto::{ErrorObject, Frame, Message, RequestId, parse_frame};
 use tokio::time::timeout;
 
+use super::authorizer::{AfterChallenge, AuthFailure, AuthFailureKind};
 use super::backend::{DispatchMark, HttpBody, HttpRequest, HttpResponse};
 use super::body::{Whole, read_whole};
 use super::endpoint::{Endpoint, Redirect};
@@ -24,6 +25,8 @@ const ERROR_BODY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why an HTTP exchange has brought no answer to work with.
 pub(super) enum Failure {
+    /// No authorization that the server would accept: it has not acted on the request, if it saw it.
+    Auth(AuthFailure),
     Http(HttpError),
     /// A redirect that is not followed, and why.
     Redirect(StatusCode, &'static str),
@@ -93,8 +96,39 @@ fn add_mirrored(headers: &mut HeaderMap, mirrored: &[MirroredHeader]) {
     }
 }
 
-/// Makes a request; a redirect on the same origin that keeps the method is followed.
+/// Makes a request, authorized; one that is refused for want of authorization is sent once more, if
+/// there is another one.
 async fn fetch(
+    link: &Link,
+    method: &Method,
+    headers: HeaderMap,
+    body: Bytes,
+    mark: &DispatchMark,
+) -> Result<HttpResponse, Failure> {
+    let Some(auth) = &link.auth else { return follow(link, method, headers, body, mark).await };
+    let mut is_repeated = false;
+    loop {
+        let mut authorized = headers.clone();
+        let stamp =
+            auth.decorate(method, link.endpoint.target(), &mut authorized).await.map_err(Failure::Auth)?;
+        let response = follow(link, method, authorized, body.clone(), mark).await?;
+        if !matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            auth.accepted(stamp);
+            return Ok(response);
+        }
+        // Whoever gives the request up from here on may know that the server has not acted on it.
+        mark.refuse();
+        let HttpResponse { status, headers: refusal, body: why } = response;
+        match auth.challenged(status, &refusal, stamp).await.map_err(Failure::Auth)? {
+            AfterChallenge::Repeat if !is_repeated => discard(link, why).await,
+            _ => return Ok(HttpResponse::new(status, refusal, why)),
+        }
+        is_repeated = true;
+    }
+}
+
+/// Makes a request; a redirect on the same origin that keeps the method is followed.
+async fn follow(
     link: &Link,
     method: &Method,
     headers: HeaderMap,
@@ -245,6 +279,8 @@ pub(super) async fn open_stream(
     let headers = listening_headers(link, last_event_id);
     let fetched = fetch(link, &Method::GET, headers, Bytes::new(), &DispatchMark::default()).await;
     let response = fetched.map_err(|failure| match failure {
+        // There may be another one by the time that this is tried again.
+        Failure::Auth(failure) => StreamRefused::Failed(failure.message),
         Failure::Http(error) => StreamRefused::Failed(error.to_string()),
         Failure::Redirect(..) => StreamRefused::NotOffered,
     })?;
@@ -286,6 +322,7 @@ pub(super) async fn delete_session(link: &Link) {
             tracing::debug!(status = response.status.as_u16(), "told the server that the session is over");
             discard(link, response.body).await;
         }
+        Err(Failure::Auth(error)) => tracing::debug!(%error, "the end of the session could not be told"),
         Err(Failure::Http(error)) => tracing::debug!(%error, "the end of the session could not be told"),
         Err(Failure::Redirect(_, why)) => tracing::debug!(why, "the end of the session could not be told"),
     }
@@ -293,6 +330,15 @@ pub(super) async fn delete_session(link: &Link) {
 
 fn on_failure(link: &Link, failure: Failure) -> Result<Sent, SendError> {
     match failure {
+        Failure::Auth(failure) => {
+            let mut rejection = Rejection::new(StatusCode::UNAUTHORIZED.as_u16());
+            if matches!(failure.kind, AuthFailureKind::InsufficientScope(_)) {
+                rejection.status = StatusCode::FORBIDDEN.as_u16();
+            }
+            rejection.text.clone_from(&failure.message);
+            rejection.auth = Some(failure);
+            Ok(Sent::Rejected(Box::new(rejection)))
+        }
         // Whoever cannot be reached is gone for all calls, and its owner must know.
         Failure::Http(HttpError::Connect(error)) => {
             Err(SendError::Closed(link.shut(CloseReason::Broken(error.to_string()))))

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::authorizer::AuthProvider;
 use super::backend::{DispatchMark, HttpBody, HttpPool};
 use super::endpoint::Endpoint;
 use super::error::HttpError;
@@ -28,6 +29,8 @@ pub(super) struct Link {
     /// Headers that every request carries.
     pub(super) headers: HeaderMap,
     pub(super) clock: Arc<dyn WallClock>,
+    /// Authorizes every request, if that is needed.
+    pub(super) auth: Option<Arc<dyn AuthProvider>>,
     /// Messages without a waiter that are queued or on their way.
     pub(super) posts: watch::Sender<usize>,
     pub(super) report: watch::Sender<Option<CloseReport>>,
@@ -103,6 +106,7 @@ impl Link {
         headers: HeaderMap,
         limits: HttpLimits,
         clock: Arc<dyn WallClock>,
+        auth: Option<Arc<dyn AuthProvider>>,
     ) -> Self {
         Self {
             pool,
@@ -110,6 +114,7 @@ impl Link {
             limits,
             headers,
             clock,
+            auth,
             posts: watch::Sender::new(0),
             report: watch::Sender::new(None),
             listening: watch::Sender::new(false),
@@ -217,9 +222,13 @@ impl Link {
 
     pub(super) fn set_profile(&self, profile: HttpProfile) {
         let mut state = self.state();
-        state.profile.get_or_insert(profile);
+        let agreed = *state.profile.get_or_insert(profile);
         if !profile.has_sessions() {
             state.session = None;
+        }
+        drop(state);
+        if let Some(auth) = &self.auth {
+            auth.agreed(agreed.version());
         }
     }
 

@@ -4,6 +4,7 @@
 //! is a POST; its answer is read where it was sent if it is one JSON body, and by the receiving half
 //! if it is a stream of events.
 
+mod authorizer;
 mod backend;
 mod body;
 mod closing;
@@ -25,6 +26,7 @@ mod watched;
 
 pub use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
+pub use authorizer::{AfterChallenge, AuthFailure, AuthFailureKind, AuthProvider, AuthStamp};
 pub use backend::{DispatchMark, HttpBackend, HttpBody, HttpPool, HttpRequest, HttpResponse, Origin, Scheme};
 pub use connector::HttpConnector;
 pub use endpoint::{Endpoint, EndpointError};
@@ -33,3 +35,6 @@ pub use hyper_backend::HyperBackend;
 pub use limits::HttpLimits;
 pub use resolve::{Resolve, SystemResolver};
 pub use tls::{TlsError, TlsRoots};
+
+#[cfg(feature = "oauth")]
+pub(crate) use body::{Whole, read_whole};

@@ -54,7 +54,7 @@ impl Client {
         Self::connect_by(connector(&server.url(), limits), server).await
     }
 
-    async fn connect_by(connector: HttpConnector, server: &NetServer) -> (Self, NetConnection) {
+    pub async fn connect_by(connector: HttpConnector, server: &NetServer) -> (Self, NetConnection) {
         let (client, connection) = tokio::join!(connector.connect(soon()), server.accept());
         let Connection { transport, receive, .. } = client.unwrap();
         (Self { transport, half: receive }, connection)

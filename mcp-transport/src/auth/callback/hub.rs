@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use mcp_proto::Secret;
 use ring::digest;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +18,6 @@ use super::super::form::Form;
 use super::super::ui::{AnswerVerdict, Delivery};
 use super::page::Page;
 use super::request::{CallbackRefusal, MAX_HEAD_BYTES, read_callback};
-use mcp_proto::Secret;
 
 /// How long the head of a request may take.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
