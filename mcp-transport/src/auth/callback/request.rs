@@ -36,7 +36,8 @@ pub fn read_callback(head: &[u8], port: u16) -> Result<(String, Form), CallbackR
     else {
         return Err(CallbackRefusal::Malformed);
     };
-    if !matches!(version, "HTTP/1.0" | "HTTP/1.1") || !target.starts_with('/') {
+    let is_plain = target.starts_with('/') && target.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
+    if !matches!(version, "HTTP/1.0" | "HTTP/1.1") || !is_plain {
         return Err(CallbackRefusal::Malformed);
     }
     let mut host = None;
@@ -83,6 +84,7 @@ mod tests {
             ("GET", Malformed),
             ("GET /  HTTP/1.1\r\n", Malformed),
             ("GET http://127.0.0.1:7000/ HTTP/1.1\r\nHost: 127.0.0.1:7000\r\n", Malformed),
+            ("GET /\nx HTTP/1.1\r\nHost: 127.0.0.1:7000\r\n", Malformed),
             ("GET / HTTP/2\r\nHost: 127.0.0.1:7000\r\n", Malformed),
             ("GET / HTTP/1.1\r\nno colon\r\n", Malformed),
             ("GET / HTTP/1.1\r\nHost: 127.0.0.1:7000\r\nhost: 127.0.0.1:7000\r\n", Malformed),
