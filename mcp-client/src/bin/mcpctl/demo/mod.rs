@@ -1,21 +1,26 @@
 //! The main job on eight servers of our own, which crash, hang, forget and resist.
 //!
 //! Every line is decided from what the servers have recorded themselves and from a look at the
-//! process table: what the client says of itself is only what is being judged.
+//! process table: what the client says of itself is only what is being judged. It is shown all the same,
+//! as it happens (`live`).
 
 mod board;
 mod checks;
+mod live;
 mod sabotage;
 mod scan;
 mod stage;
 mod web;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_client::Client;
+use mcp_lifecycle::ShutdownReport;
 use serde_json::{Value, json};
 
 use self::board::Board;
+use self::live::Live;
 use self::sabotage::Sabotage;
 use self::stage::Stage;
 use self::web::WebServers;
@@ -52,23 +57,41 @@ async fn play(stage: &Stage, output: &Output) -> Result<Exit, Problem> {
     let mut board = Board::new(output);
     board.headline("eight servers, one client; every line is judged from outside")?;
     let actor = Actor { client: &client, stage, web: &web };
+    let mut live = Live::new(&client, output);
 
-    board.add(checks::together(&actor).await)?;
-    board.add(checks::call(&actor).await)?;
-    board.add(checks::eras(&actor).await)?;
-    let parked = checks::begin_park(&actor).await;
-    board.add(checks::cancel(&actor).await)?;
-    board.add(checks::stream(&actor).await)?;
-    board.add(checks::outcome(&actor).await)?;
-    board.add(checks::recovery(&actor).await)?;
-    board.add(checks::session(&actor).await)?;
-    board.add(checks::park(&actor, parked).await)?;
-    let (shutdown, report) = checks::shutdown(&actor).await;
-    board.add(shutdown)?;
+    let report = {
+        let judged = judge(&actor, &mut board);
+        tokio::select! {
+            biased;
+            report = judged => report?,
+            error = live.show() => return Err(error.into()),
+        }
+    };
+    live.catch_up()?;
     // Before the client is dropped, which would kill what the shutdown had left.
     board.add(checks::nothing_left(stage, web).await)?;
     drop(client);
     board.finish(&report)
+}
+
+/// Plays and judges, up to the end of the shutdown, which it reports.
+async fn judge(actor: &Actor<'_>, board: &mut Board) -> Result<Option<Arc<ShutdownReport>>, Problem> {
+    board.add(checks::together(actor).await)?;
+    board.add(checks::call(actor).await)?;
+    board.add(checks::eras(actor).await)?;
+    let parked = checks::begin_park(actor).await;
+    board.add(checks::cancel(actor).await)?;
+    board.add(checks::stream(actor).await)?;
+    board.add(checks::outcome(actor).await)?;
+    board.add(checks::breaker(actor).await)?;
+    board.add(checks::recovery(actor).await)?;
+    board.add(checks::session(actor).await)?;
+    board.add(checks::park(actor, parked).await)?;
+    board.add(checks::revive(actor).await)?;
+    let (drain, shutdown, report) = checks::shutdown(actor).await;
+    board.add(drain)?;
+    board.add(shutdown)?;
+    Ok(report)
 }
 
 /// Who acts: the client through its public operations, on the servers of the stage.

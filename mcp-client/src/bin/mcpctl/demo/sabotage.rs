@@ -3,12 +3,12 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mcp_lifecycle::ServerOptions;
+use mcp_lifecycle::{ServerOptions, SupervisorOptions};
 use mcp_proto::RequestId;
 use mcp_session::EraPolicy;
 use mcp_transport::process::{Child, Command, Graces, Process, ProcessEnd, ProcessFactory, SpawnError};
@@ -20,7 +20,7 @@ use mcp_transport::{
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::stage::{BROKEN, CRASHING, HEALTHY, MODERN, MODERN_WEB, SILENT, STUBBORN, WEB};
+use super::stage::{BROKEN, CRASHING, HEALTHY, MODERN, MODERN_WEB, SILENT, STARTS, STUBBORN, WEB};
 use crate::problem::Problem;
 
 /// How long a server that is not to be started with the others waits.
@@ -32,13 +32,16 @@ const SLOW_CLOSE: Duration = Duration::from_secs(11);
 /// A guarantee that can be disabled; each has the name of the check that must notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sabotage {
+    Breaker,
     Call,
     Cancel,
+    Drain,
     Eras,
     NothingLeft,
     Outcome,
     Park,
     Recovery,
+    Revive,
     Session,
     Shutdown,
     Stream,
@@ -46,29 +49,35 @@ pub(super) enum Sabotage {
 }
 
 impl Sabotage {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Together,
         Self::Call,
         Self::Eras,
         Self::Cancel,
         Self::Stream,
         Self::Outcome,
+        Self::Breaker,
         Self::Recovery,
         Self::Session,
         Self::Park,
+        Self::Revive,
+        Self::Drain,
         Self::Shutdown,
         Self::NothingLeft,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Breaker => "breaker",
             Self::Call => "call",
             Self::Cancel => "cancel",
+            Self::Drain => "drain",
             Self::Eras => "eras",
             Self::NothingLeft => "nothing-left",
             Self::Outcome => "outcome",
             Self::Park => "park",
             Self::Recovery => "recovery",
+            Self::Revive => "revive",
             Self::Session => "session",
             Self::Shutdown => "shutdown",
             Self::Stream => "stream",
@@ -109,8 +118,11 @@ impl Wiring {
         }
     }
 
-    pub(super) fn shutdown_limit(&self, bound: Duration) -> Duration {
-        if self.breaks(Sabotage::Shutdown) { bound * 6 } else { bound }
+    /// The limits of all servers together; stopping may take as long as `bound`.
+    pub(super) fn supervisor(&self, bound: Duration) -> SupervisorOptions {
+        let total = if self.breaks(Sabotage::Shutdown) { bound * 6 } else { bound };
+        let options = SupervisorOptions::default().with_total(total);
+        if self.breaks(Sabotage::Drain) { options.with_drain(Duration::ZERO) } else { options }
     }
 
     pub(super) fn options(&self, server: &str, mut options: ServerOptions) -> ServerOptions {
@@ -120,6 +132,10 @@ impl Wiring {
         }
         if server == CRASHING && self.breaks(Sabotage::Outcome) {
             options = options.with_idempotent_tools(["crash".to_owned()].into());
+        }
+        if server == CRASHING && self.breaks(Sabotage::Breaker) {
+            let breaker = options.breaker.clone().with_open_after(u32::MAX);
+            options = options.with_breaker(breaker);
         }
         if server == BROKEN && self.breaks(Sabotage::Park) {
             options = options.with_park_after(u32::MAX);
@@ -134,7 +150,8 @@ impl Wiring {
                 *self.doubling.lock().unwrap_or_else(PoisonError::into_inner) = Some(control);
                 Arc::new(connector)
             }
-            HEALTHY if self.breaks(Sabotage::Recovery) => Arc::new(OnlyOnce::new(inner)),
+            BROKEN if self.breaks(Sabotage::Revive) => Arc::new(OnlySoOften::new(inner, STARTS)),
+            HEALTHY if self.breaks(Sabotage::Recovery) => Arc::new(OnlySoOften::new(inner, 1)),
             SILENT if self.breaks(Sabotage::Cancel) => {
                 let (connector, control) = FaultConnector::new(inner);
                 control.drop_cancels(true);
@@ -144,7 +161,7 @@ impl Wiring {
                 Arc::new(Hindered::new(inner, Hindrance::SlowClose))
             }
             MODERN_WEB if self.breaks(Sabotage::Together) => Arc::new(ConnectsLate(inner)),
-            WEB if self.breaks(Sabotage::Session) => Arc::new(OnlyOnce::new(inner)),
+            WEB if self.breaks(Sabotage::Session) => Arc::new(OnlySoOften::new(inner, 1)),
             MODERN_WEB if self.breaks(Sabotage::Stream) => {
                 Arc::new(Hindered::new(inner, Hindrance::NoAbandon))
             }
@@ -160,23 +177,24 @@ impl Wiring {
     }
 }
 
-/// Connects once and never again.
+/// Connects so often and never again.
 #[derive(Debug)]
-struct OnlyOnce {
+struct OnlySoOften {
     inner: Arc<dyn Connector>,
-    is_used: AtomicBool,
+    limit: usize,
+    connects: AtomicUsize,
 }
 
-impl OnlyOnce {
-    fn new(inner: Arc<dyn Connector>) -> Self {
-        Self { inner, is_used: AtomicBool::new(false) }
+impl OnlySoOften {
+    fn new(inner: Arc<dyn Connector>, limit: usize) -> Self {
+        Self { inner, limit, connects: AtomicUsize::new(0) }
     }
 }
 
 #[async_trait]
-impl Connector for OnlyOnce {
+impl Connector for OnlySoOften {
     async fn connect(&self, by: Instant) -> Result<Connection, ConnectError> {
-        if self.is_used.swap(true, Ordering::SeqCst) {
+        if self.connects.fetch_add(1, Ordering::SeqCst) >= self.limit {
             return Err(ConnectError::Timeout);
         }
         self.inner.connect(by).await

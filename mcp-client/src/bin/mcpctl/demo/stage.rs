@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_client::{Client, HttpServer, Reach, ServerConfig, ServerSettings, StdioServer};
-use mcp_lifecycle::{BackoffOptions, ServerOptions, SupervisorOptions};
+use mcp_lifecycle::{BackoffOptions, BreakerOptions, ServerOptions};
 use mcp_transport::process::{LocalProcesses, ProcessFactory};
 use mcp_transport::testing::fixture::{Fixture, Transcript};
 use tempfile::TempDir;
@@ -38,6 +38,12 @@ pub(super) const ATTEMPTS: u32 = 3;
 /// How often such a server is started altogether. Its first end may have been the fault of the question
 /// which era it speaks, so it is started once more without that question, and that is no strike.
 pub(super) const STARTS: usize = ATTEMPTS as usize + 1;
+
+/// So many losses in a row open the breaker of the crashing server.
+pub(super) const BREAKER_STRIKES: usize = 3;
+
+/// For so long: the demo is impatient here too.
+pub(super) const BREAKER_OPEN: Duration = Duration::from_millis(1000);
 
 /// How long shutting down may take.
 pub(super) const SHUTDOWN_BOUND: Duration = Duration::from_secs(10);
@@ -79,7 +85,7 @@ impl Stage {
         let mut builder = Client::builder()
             .client_info("mcpctl", env!("CARGO_PKG_VERSION"))
             .processes(Arc::clone(&self.processes))
-            .supervisor(SupervisorOptions::default().with_total(self.wiring.shutdown_limit(SHUTDOWN_BOUND)));
+            .supervisor(self.wiring.supervisor(SHUTDOWN_BOUND));
         for (name, fixture) in &self.servers {
             let reach = match web.url(name) {
                 Some(url) => Reach::from(HttpServer::new(url).map_err(|error| problem(&error))?),
@@ -90,7 +96,7 @@ impl Stage {
             builder = builder.server(config);
         }
         let wiring = Arc::clone(&self.wiring);
-        builder = builder.tune(move |name, options| wiring.options(name, impatient(options)));
+        builder = builder.tune(move |name, options| wiring.options(name, impatient(name, options)));
         let wiring = Arc::clone(&self.wiring);
         builder = builder.wrap_connectors(move |name, connector| wiring.connector(name, connector));
         let wiring = Arc::clone(&self.wiring);
@@ -138,7 +144,10 @@ fn script(name: &str, fixture: Fixture) -> Fixture {
         WEB => fixture.option("--era", "legacy").option("--http", "events"),
         MODERN_WEB => fixture.option("--era", "modern").option("--http", "events"),
         CRASHING => fixture.option("--era", "legacy").option("--tool", "crash=crash:3"),
-        BROKEN => fixture.on("start", &format!("stderr {BROKEN_REASON}; exit 1")),
+        // In trouble for as long as it takes to be parked.
+        BROKEN => (1..=STARTS).fold(fixture.option("--era", "legacy"), |fixture, start| {
+            fixture.on(&format!("start@{start}"), &format!("stderr {BROKEN_REASON}; exit 1"))
+        }),
         STUBBORN => fixture
             .option("--era", "legacy")
             .flag("--ignore-stdin-close")
@@ -156,8 +165,17 @@ fn program(fixture: &Fixture) -> StdioServer {
 }
 
 /// Short delays between attempts: nobody wants to watch a demo wait.
-fn impatient(options: ServerOptions) -> ServerOptions {
+fn impatient(name: &str, options: ServerOptions) -> ServerOptions {
     let backoff =
         BackoffOptions::default().with_first(Duration::from_millis(100)).with_cap(Duration::from_millis(400));
-    options.with_backoff(backoff).with_park_after(ATTEMPTS)
+    let options = options.with_backoff(backoff).with_park_after(ATTEMPTS);
+    match name {
+        // It crashes more often than that in a row, to show something else.
+        CRASHING => {
+            let strikes = u32::try_from(BREAKER_STRIKES).unwrap_or(u32::MAX);
+            let breaker = BreakerOptions::default().with_open_after(strikes).with_open_for(BREAKER_OPEN);
+            options.with_breaker(breaker).with_park_after(10)
+        }
+        _ => options,
+    }
 }

@@ -17,8 +17,8 @@ use super::Actor;
 use super::board::Check;
 use super::scan;
 use super::stage::{
-    BROKEN, BROKEN_REASON, CRASHING, HEALTHY, MODERN, MODERN_WEB, OVER_HTTP, OVER_STDIO, SHUTDOWN_BOUND,
-    SILENT, STARTS, STUBBORN, Stage, WEB,
+    BREAKER_OPEN, BREAKER_STRIKES, BROKEN, BROKEN_REASON, CRASHING, HEALTHY, MODERN, MODERN_WEB, OVER_HTTP,
+    OVER_STDIO, SHUTDOWN_BOUND, SILENT, STARTS, STUBBORN, Stage, WEB,
 };
 use super::web::WebServers;
 use crate::output::human;
@@ -34,6 +34,9 @@ const CALL: Duration = Duration::from_secs(5);
 
 /// The silent tool is called that often.
 const TIMEOUTS: usize = 100;
+
+/// So many calls try a breaker.
+const TRYING: usize = 20;
 
 /// How many of these calls are under way at once.
 const AT_ONCE: usize = 50;
@@ -181,6 +184,33 @@ pub(super) async fn park(actor: &Actor<'_>, parked: Parked) -> Check {
     Check::new("park", ok, detail)
 }
 
+/// The broken server, whose trouble is over, is revived by a request and works.
+pub(super) async fn revive(actor: &Actor<'_>) -> Check {
+    let began = Instant::now();
+    if let Some(server) = actor.client.server(BROKEN) {
+        server.wake();
+    }
+    let answer = actor.echo(BROKEN, "revived", CALL).await;
+    let elapsed = began.elapsed();
+    let seen = actor.stage.transcript(BROKEN);
+    let newest = seen.servers().last().copied();
+    let by: Vec<i32> = seen
+        .events("executed")
+        .filter(|record| says(&record.value, "/arguments/message", "revived"))
+        .map(|record| record.pid)
+        .collect();
+    let ok = newest.is_some_and(|pid| by == [pid] && actor.stage.alive(BROKEN).contains(&pid))
+        && seen.servers().len() == STARTS + 1
+        && says(&answer, "/result", "revived");
+    let detail = format!(
+        "woken, the broken server was started {} in all, and a call ran {} after {}",
+        times(seen.servers().len()),
+        times(by.len()),
+        human(elapsed)
+    );
+    Check::new("revive", ok, detail)
+}
+
 /// A hundred calls run into their limit; the server hears of each once, and is as good as new.
 pub(super) async fn cancel(actor: &Actor<'_>) -> Check {
     for first in (0..TIMEOUTS).step_by(AT_ONCE) {
@@ -227,6 +257,37 @@ pub(super) async fn outcome(actor: &Actor<'_>) -> Check {
     Check::new("outcome", ok, format!("{detail}; the tool ran {}", times(runs)))
 }
 
+/// A connection that keeps breaking opens the breaker: nothing more is sent, then exactly one call tries,
+/// and then all are let through.
+pub(super) async fn breaker(actor: &Actor<'_>) -> Check {
+    // Whatever was before: from here on the strikes are counted anew.
+    let by = Instant::now() + PATIENCE;
+    while !says(&actor.echo(CRASHING, "well", CALL).await, "/result", "well") && Instant::now() < by {
+        sleep(BREAKER_OPEN / 10).await;
+    }
+    let before = actor.stage.transcript(CRASHING).runs("crash");
+    for _ in 0..BREAKER_STRIKES + 2 {
+        actor.call(CRASHING, "crash", json!({}), CALL).await;
+    }
+    let crashes = actor.stage.transcript(CRASHING).runs("crash") - before;
+    all_of((0..TRYING).map(|_| actor.echo(CRASHING, "while open", CALL))).await;
+    sleep(BREAKER_OPEN).await;
+    let slowly = json!({"message": "half open", "delay_ms": 200});
+    all_of((0..TRYING).map(|_| actor.call(CRASHING, "echo", slowly.clone(), CALL))).await;
+    let answer = actor.echo(CRASHING, "closed", CALL).await;
+    let seen = actor.stage.transcript(CRASHING);
+    let [open, closed] =
+        ["while open", "closed"].map(|message| seen.runs_with("echo", &json!({"message": message})));
+    let half_open = seen.runs_with("echo", &slowly);
+    let ok = (crashes, open, half_open, closed) == (BREAKER_STRIKES, 0, 1, 1)
+        && says(&answer, "/result", "closed");
+    let detail = format!(
+        "{crashes} crashes opened it; of {TRYING} calls {open} ran while it was open, and {half_open} of \
+         {TRYING} when it was half open; then they ran again"
+    );
+    Check::new("breaker", ok, detail)
+}
+
 /// A server is killed from outside; the next call finds a new one.
 pub(super) async fn recovery(actor: &Actor<'_>) -> Check {
     let first = actor.stage.transcript(HEALTHY).servers().last().copied().unwrap_or_default();
@@ -259,14 +320,18 @@ pub(super) async fn recovery(actor: &Actor<'_>) -> Check {
     Check::new("recovery", ok, detail)
 }
 
-/// Stopping takes no longer than it may, although one server resists; a server that does not is left to
-/// end by itself.
-pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Option<Arc<ShutdownReport>>) {
+/// A call that runs when stopping begins comes to its end. Stopping takes no longer than it may, although
+/// one server resists; a server that does not is left to end by itself.
+pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Check, Option<Arc<ShutdownReport>>) {
     // Whether the healthy server came back after it was killed has been judged before.
     let is_healthy = !actor.stage.alive(HEALTHY).is_empty();
-    let began = Instant::now();
-    let report = actor.client.shutdown().await;
-    let elapsed = began.elapsed();
+    let last = json!({"message": "the last one", "delay_ms": 400});
+    let (answer, (report, elapsed)) = tokio::join!(actor.call(SILENT, "echo", last.clone(), CALL), async {
+        seen_in(actor.stage, SILENT, |seen| seen.runs_with("echo", &last) > 0).await;
+        let began = Instant::now();
+        (actor.client.shutdown().await, began.elapsed())
+    });
+    let drain = drained(actor, &answer, &last);
     let stubborn = actor.stage.transcript(STUBBORN);
     let asked = stubborn.events("eof").count() > 0;
     let healthy = actor.stage.transcript(HEALTHY);
@@ -279,7 +344,27 @@ pub(super) async fn shutdown(actor: &Actor<'_>) -> (Check, Option<Arc<ShutdownRe
         if by_itself { "ended" } else { "did not end" },
         if asked { "asked" } else { "not asked" }
     );
-    (Check::new("shutdown", ok, detail), Some(report))
+    (drain, Check::new("shutdown", ok, detail), Some(report))
+}
+
+/// Whether the call that ran when stopping began has ended by itself.
+fn drained(actor: &Actor<'_>, answer: &Value, last: &Value) -> Check {
+    let seen = actor.stage.transcript(SILENT);
+    let runs = seen.runs_with("echo", last);
+    let asked: Vec<String> = seen
+        .events("executed")
+        .filter(|record| record.value.get("arguments") == Some(last))
+        .filter_map(|record| record.value.get("id").map(Value::to_string))
+        .collect();
+    let cancelled = seen.cancelled().iter().filter(|id| asked.contains(&json!(id).to_string())).count();
+    let ok = runs == 1 && cancelled == 0 && says(answer, "/result", "the last one");
+    let detail = format!(
+        "a call under way when stopping began ran {}, was cancelled {}, and {} its answer",
+        times(runs),
+        times(cancelled),
+        if says(answer, "/result", "the last one") { "got" } else { "did not get" }
+    );
+    Check::new("drain", ok, detail)
 }
 
 /// The servers over HTTP have neither a session nor a connection any more; no process of any server is
