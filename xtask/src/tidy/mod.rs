@@ -7,6 +7,7 @@ mod imports;
 mod layout;
 mod manifests;
 mod prose;
+mod states;
 mod words;
 
 use std::fmt;
@@ -29,6 +30,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let mut findings = layout::missing(workspace);
     findings.extend(evidence::missing(workspace)?);
     findings.extend(examples::uncompiled(workspace)?);
+    findings.extend(states::missing(workspace)?);
     for path in workspace.files()? {
         let bytes = fs::read(workspace.path(&path)).map_err(Failure::io("read", &path))?;
         // Test data may be anything; rules are about text.
