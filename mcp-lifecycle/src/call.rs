@@ -348,8 +348,7 @@ impl<'a> Path<'a> {
         if pause.is_zero() {
             return;
         }
-        let mut status = self.server.status.subscribe();
-        let stopped = status.wait_for(|status| matches!(status.state, State::Draining | State::Stopped));
+        let stopped = self.server.until_state(|state| matches!(state, State::Draining | State::Stopped));
         // Whichever it was: the next step looks at the state again.
         let _ = timeout_at(later(Instant::now(), pause), stopped).await;
     }

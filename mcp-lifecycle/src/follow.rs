@@ -77,12 +77,8 @@ impl Follower<'_> {
     /// Keeps the lists as the server has them for as long as the connection is the one that is used: a
     /// server that stops, parks or connects again has nothing fetched any more.
     async fn while_ready(&self) {
-        let mut status = self.server.status.subscribe();
         let is_ready = |state: State| state == State::Ready { generation: self.generation };
-        let came = status.wait_for(|status| is_ready(status.state)).await.is_ok();
-        if !came {
-            return;
-        }
+        self.server.until_state(is_ready).await;
         let keep = async {
             tokio::join!(
                 self.listen(),
@@ -93,7 +89,7 @@ impl Follower<'_> {
         };
         tokio::select! {
             biased;
-            _ = status.wait_for(|status| !is_ready(status.state)) => {}
+            () = self.server.until_state(|state| !is_ready(state)) => {}
             _ = keep => {}
         }
     }

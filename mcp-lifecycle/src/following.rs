@@ -171,11 +171,10 @@ impl Following {
         let (server, failures) = (Arc::clone(&self.server), self.failures);
         let (filter, options) = (self.filter.clone(), self.options.clone());
         self.step = Step::Opening(Box::pin(async move {
-            let mut status = server.status.subscribe();
             tokio::select! {
                 biased;
                 // Whatever it is that ends it: opening says so.
-                _ = status.wait_for(|status| is_over(status.state)) => {}
+                () = server.until_state(is_over) => {}
                 () = server.pause_before_subscribing(failures) => {}
             }
             open(server, filter, options, Wake::Never).await
@@ -197,9 +196,9 @@ async fn open(
     options: SubscribeOptions,
     wake: Wake,
 ) -> Result<Subscription, CallError> {
-    let mut status = server.status.subscribe();
     loop {
-        match status.borrow_and_update().state {
+        let seen = server.moves();
+        match server.state() {
             State::Ready { .. } => break,
             State::Dormant { .. } if wake == Wake::IfAsleep => {
                 server.orders.give(|wishes| wishes.demand = true);
@@ -207,9 +206,7 @@ async fn open(
             state if is_over(state) => return Err(server.over(CallOutcome::NotSent)),
             _ => {}
         }
-        if status.changed().await.is_err() {
-            return Err(server.over(CallOutcome::NotSent));
-        }
+        server.moved_since(seen).await;
     }
     crate::call::subscribe(&server, filter, options).await
 }

@@ -180,8 +180,7 @@ impl ServerHandle {
     /// Dropping the future changes nothing.
     pub async fn settled(&self, by: Instant) -> ServerStatus {
         self.server.catch_up(self.server.state(), by).await;
-        let mut status = self.server.status.subscribe();
-        let settled = status.wait_for(|status| status.state.is_settled());
+        let settled = self.server.until_state(|state| state.is_settled());
         // Late or not: the caller gets what is true now.
         let _ = timeout_at(by, settled).await;
         self.status()

@@ -352,6 +352,11 @@ impl Server {
         self.moved.until(|| (self.moves() != seen).then_some(())).await;
     }
 
+    /// Waits until the state is as wanted.
+    pub(crate) async fn until_state(&self, is_wanted: impl Fn(State) -> bool) {
+        self.moved.until(|| is_wanted(self.state()).then_some(())).await;
+    }
+
     /// Every order up to the one with this number was carried out.
     pub(crate) fn on_handled(&self, number: u64) {
         self.handled.store(number, Ordering::Release);

@@ -178,7 +178,8 @@ impl Chaos {
             return self.serve(frame, now);
         }
         let asked = json!({"where": {"method": "roots/list", "params": {}}});
-        let result = json!({"resultType": "input_required", "inputRequests": asked, "requestState": "chaos"});
+        let state = format!("{} \u{e9} of #{}", frame.id(), self.connection);
+        let result = json!({"resultType": "input_required", "inputRequests": asked, "requestState": state});
         vec![Action::Send(json!({"jsonrpc": "2.0", "id": frame.id(), "result": result}))]
     }
 

@@ -46,6 +46,8 @@ struct Connection {
     over: BTreeMap<String, Instant>,
     /// What this server has asked, and has got no answer to.
     asked: BTreeSet<String>,
+    /// What it has given along with questions, by the call that it has asked for.
+    states: BTreeMap<String, u64>,
 }
 
 impl Wire {
@@ -92,6 +94,14 @@ impl Wire {
             (Some("tools/call"), Some(id)) => {
                 let call = number_of(&frame.value);
                 let request = Request { connection: number, id: id.to_string() };
+                if let Some(state) = frame.params()["requestState"].as_str() {
+                    let owner = inner.connections[number].states.remove(state);
+                    assert_eq!(
+                        owner,
+                        Some(call),
+                        "r112: a state that was not given, or not to this call: {state}"
+                    );
+                }
                 inner.calls.entry(call).or_default().requests.push(request);
             }
             (Some("notifications/cancelled"), None) => {
@@ -120,6 +130,10 @@ impl Wire {
                 inner.note(&format!("#{number} > {message}"));
                 let id = message["id"].to_string();
                 if message.get("method").is_none() {
+                    if let Some(state) = message["result"]["requestState"].as_str() {
+                        let owner = inner.owner_of(number, &id);
+                        inner.connections[number].states.insert(state.to_owned(), owner);
+                    }
                     inner.end_request(number, &id);
                 } else if message.get("id").is_some() {
                     inner.connections[number].asked.insert(id);
@@ -142,6 +156,13 @@ impl Inner {
         let connection = &self.connections[request.connection];
         let over = connection.over.get(&request.id).into_iter().chain(&connection.closed).min();
         over.is_some_and(|over| *over <= by)
+    }
+
+    /// The call that the request belongs to.
+    fn owner_of(&self, number: usize, id: &str) -> u64 {
+        let is_it = |request: &Request| request.connection == number && request.id == id;
+        let mut owners = self.calls.iter().filter(|(_, receipt)| receipt.requests.iter().any(is_it));
+        *owners.next().expect("only calls get a state").0
     }
 
     fn end_request(&mut self, number: usize, id: &str) {
