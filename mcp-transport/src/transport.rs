@@ -329,8 +329,9 @@ pub enum BrokenWhy {
         /// Its content type, escaped and cut; empty if it has none.
         content_type: String,
     },
-    /// The session id that the server chose may not be sent back.
-    #[error("the server chose a session id with characters that are not allowed")]
+    /// The session id that the server chose may not be sent back: it is empty, longer than 1 KiB, or has
+    /// characters that are not allowed.
+    #[error("the server chose a session id that is too long or not allowed")]
     SessionId,
     /// The frame is over the limit; `limit` in bytes.
     #[error("the message is larger than {limit} bytes")]

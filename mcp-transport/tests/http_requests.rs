@@ -78,7 +78,7 @@ fn mirrored_headers_are_sent_and_replace_the_agreed_version() {
 }
 
 #[test]
-fn h64_a_session_id_comes_from_initialize_alone_and_goes_with_every_later_request() {
+fn f090_h64_a_session_id_comes_from_initialize_alone_and_goes_with_every_later_request() {
     isolated(async |_| {
         let server = NetServer::bind().await;
         let (client, mut connection) = Client::in_session(&server).await;
@@ -107,9 +107,9 @@ fn h64_a_session_id_comes_from_initialize_alone_and_goes_with_every_later_reques
 }
 
 #[test]
-fn h64_a_session_id_that_may_not_be_sent_back_fails_the_handshake() {
+fn f090_h64_a_session_id_that_may_not_be_sent_back_fails_the_handshake() {
     isolated(async |_| {
-        for id in ["with space", "caf\u{e9}"] {
+        for id in ["with space", "caf\u{e9}", &"x".repeat(1025)] {
             let server = NetServer::bind().await;
             let (client, mut connection) = Client::connect(&server).await;
             let (sent, ()) = tokio::join!(client.send(0, "initialize"), async {

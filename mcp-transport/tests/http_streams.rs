@@ -69,6 +69,41 @@ fn an_answer_in_a_stream_comes_after_what_the_server_said_before() {
 }
 
 #[test]
+fn f081_a_stream_that_a_proxy_holds_back_until_its_end_is_only_late() {
+    isolated(async |_| {
+        for version in [LEGACY, MODERN] {
+            let server = NetServer::bind().await;
+            let (mut client, mut connection) = Client::agreed(&server, version).await;
+            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}});
+            let held_back = async {
+                connection.request().await;
+                // The server has said everything; the proxy passes nothing on. Others are served meanwhile.
+                let (sent, other) = tokio::join!(client.send(2, "tools/list"), async {
+                    let (mut other, _) = server.exchange().await;
+                    other.json("200 OK", "", &answer(2, "y")).await;
+                    other
+                });
+                assert_eq!(answered(sent), answer(2, "y"));
+                let events = format!("data: {progress}\n\ndata: {}\n\n", answer(1, "x"));
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+                let length = events.len();
+                connection.write(format!("{head}content-length: {length}\r\n\r\n{events}")).await;
+                other
+            };
+            let (sent, other) = tokio::join!(client.send(1, "tools/call"), held_back);
+            assert!(matches!(sent, Ok(Sent::Streaming)), "{sent:?}");
+            let mut said = Vec::new();
+            while said.len() < 2 {
+                said.extend(client.receive().await.unwrap().iter().map(message));
+            }
+            assert_eq!(said, [progress, answer(1, "x")]);
+            client.close().await;
+            drop(other);
+        }
+    });
+}
+
+#[test]
 fn a_stream_that_was_read_to_its_end_leaves_its_connection_for_the_next_request() {
     isolated(async |_| {
         let server = NetServer::bind().await;

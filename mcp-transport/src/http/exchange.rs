@@ -17,6 +17,9 @@ use crate::error::{CloseReason, SendError};
 use crate::transport::{BrokenWhy, MirroredHeader, Outbound, Rejection, Sent};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// A longer one is refused: it goes with every request, and many servers and proxies take heads of 8 KiB.
+const MAX_SESSION_ID_BYTES: usize = 1024;
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -368,11 +371,12 @@ fn opens_session(frame: &Bytes) -> bool {
     )
 }
 
-/// Takes the session id out of the answer to `initialize`: visible ASCII, or it is refused.
+/// Takes the session id out of the answer to `initialize`: visible ASCII and not too long, or it is
+/// refused.
 fn take_session(link: &Link, headers: &HeaderMap) -> Result<(), BrokenWhy> {
     let Some(id) = headers.get(SESSION_ID) else { return Ok(()) };
-    let is_allowed = !id.is_empty() && id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
-    if !is_allowed {
+    let is_visible = id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
+    if id.is_empty() || id.len() > MAX_SESSION_ID_BYTES || !is_visible {
         return Err(BrokenWhy::SessionId);
     }
     let mut id = id.clone();
