@@ -381,5 +381,6 @@ fn f079_a_server_that_falls_silent_is_found_out_and_everything_is_asked_anew_whe
             .for_each(|_| test.expect_log(tracing::Level::WARN, "connection lost"));
         supervisor.shutdown().await;
         serving.abort();
+        assert!(serving.await.unwrap_err().is_cancelled());
     });
 }
