@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use crate::backoff::BackoffOptions;
 use crate::breaker::{Admission, Breaker, BreakerOptions, BreakerState};
 use crate::budget::RetryBudget;
-use crate::call_counters::CallCounters;
+use crate::call_counters::{CallCounters, CallEnd};
 use crate::jitter::Jitter;
 
 /// What the calls of one server have taught about it. Behind one short lock; knows no clock.
@@ -42,7 +42,7 @@ impl Account {
         self.breaker.on_answer();
         self.budget.on_success();
         self.last_ok = Some(now);
-        self.calls.succeeded += 1;
+        self.calls.count(CallEnd::Succeeded);
         let is_first = generation > self.proven;
         self.proven = self.proven.max(generation);
         is_first

@@ -12,8 +12,10 @@ use tracing::{Instrument as _, Span};
 
 use crate::account::Account;
 use crate::breaker::Admission;
+use crate::call_counters::CallEnd;
 use crate::error::{CallError, WaitingFor};
 use crate::lists::Part;
+use crate::meter;
 use crate::server::{Server, left};
 use crate::state::State;
 use crate::stop_plan::later;
@@ -136,7 +138,7 @@ impl Unfinished<'_> {
     fn end(&mut self, error: CallError) -> CallError {
         self.has_ended = true;
         tracing::debug!(%error, outcome = ?error.outcome(), "call failed");
-        self.server.account().calls.on_error(&error);
+        self.server.count(CallEnd::of(&error));
         error
     }
 }
@@ -145,7 +147,7 @@ impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
             tracing::debug!("call given up by its caller");
-            self.server.account().calls.cancelled += 1;
+            self.server.count(CallEnd::Cancelled);
         }
     }
 }
@@ -159,7 +161,7 @@ impl<'a> Path<'a> {
         options: CallOptions,
     ) -> Result<Self, CallError> {
         let admitted = Self::admit(server, method, name, options);
-        admitted.inspect_err(|error| server.account().calls.on_error(error))
+        admitted.inspect_err(|error| server.count(CallEnd::of(error)))
     }
 
     fn admit(
@@ -252,7 +254,7 @@ impl<'a> Path<'a> {
                     if has_headers && !has_refreshed && self.misses_headers(&error) {
                         has_refreshed = true;
                         if self.refresh_tools(definitions).await {
-                            self.server.account().calls.repeated += 1;
+                            self.server.count_repeat();
                             continue;
                         }
                     }
@@ -263,7 +265,7 @@ impl<'a> Path<'a> {
                         return Err(self.unfinished.end(error));
                     };
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
-                    self.server.account().calls.repeated += 1;
+                    self.server.count_repeat();
                     self.wait(pause).await;
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
@@ -412,6 +414,7 @@ impl<'a> Path<'a> {
 
     fn on_success(&mut self, generation: u64) {
         self.unfinished.has_ended = true;
+        meter::call_ended(&self.server.name, CallEnd::Succeeded.name());
         let is_first = self.server.change_account(|account| account.on_success(generation, Instant::now()));
         if is_first {
             self.server.orders.give(|wishes| wishes.proven = Some(generation));

@@ -31,22 +31,55 @@ impl CallCounters {
         self.cancelled + self.failed + self.lost + self.refused + self.succeeded + self.timed_out
     }
 
-    /// Counts a call that has ended with this error.
-    pub(crate) fn on_error(&mut self, error: &CallError) {
-        *self.of(error) += 1;
+    /// Counts a call that has ended like this.
+    pub(crate) fn count(&mut self, end: CallEnd) {
+        *match end {
+            CallEnd::Cancelled => &mut self.cancelled,
+            CallEnd::Failed => &mut self.failed,
+            CallEnd::Lost => &mut self.lost,
+            CallEnd::Refused => &mut self.refused,
+            CallEnd::Succeeded => &mut self.succeeded,
+            CallEnd::TimedOut => &mut self.timed_out,
+        } += 1;
     }
+}
 
-    fn of(&mut self, error: &CallError) -> &mut u64 {
+/// What became of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    Cancelled,
+    Failed,
+    Lost,
+    Refused,
+    Succeeded,
+    TimedOut,
+}
+
+impl CallEnd {
+    /// What a call that has ended with this error is counted as.
+    pub(crate) fn of(error: &CallError) -> Self {
         use mcp_session::{CallError as Error, CallOutcome};
         match error {
-            _ if error.is_timeout() => &mut self.timed_out,
+            _ if error.is_timeout() => Self::TimedOut,
             CallError::Session { error, .. } => match error {
-                Error::Lost | Error::SessionGone { .. } => &mut self.lost,
-                error if error.outcome() == CallOutcome::NotSent => &mut self.refused,
-                _ => &mut self.failed,
+                Error::Lost | Error::SessionGone { .. } => Self::Lost,
+                error if error.outcome() == CallOutcome::NotSent => Self::Refused,
+                _ => Self::Failed,
             },
-            error if error.outcome() == CallOutcome::Unknown => &mut self.lost,
-            _ => &mut self.refused,
+            error if error.outcome() == CallOutcome::Unknown => Self::Lost,
+            _ => Self::Refused,
+        }
+    }
+
+    /// As a word, as its counter is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::Refused => "refused",
+            Self::Succeeded => "succeeded",
+            Self::TimedOut => "timed_out",
         }
     }
 }

@@ -20,6 +20,7 @@ mod keepalive;
 mod latch;
 mod lists;
 mod machine;
+mod meter;
 mod options;
 mod orders;
 mod pace;

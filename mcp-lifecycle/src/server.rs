@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::account::Account;
 use crate::bell::Bell;
 use crate::breaker::BreakerState;
-use crate::call_counters::CallCounters;
+use crate::call_counters::{CallCounters, CallEnd};
 use crate::error::CallError;
 use crate::event::ServerEvent;
 use crate::failure::Failure;
@@ -18,6 +18,7 @@ use crate::jitter::Jitter;
 use crate::latch::Latch;
 use crate::lists::{Lists, Part};
 use crate::machine::{Begin, Usage};
+use crate::meter;
 use crate::options::ServerOptions;
 use crate::orders::Orders;
 use crate::report::ServerReport;
@@ -163,6 +164,18 @@ impl Server {
         result
     }
 
+    /// Counts a call that has ended without a result.
+    pub(crate) fn count(&self, end: CallEnd) {
+        self.account().calls.count(end);
+        meter::call_ended(&self.name, end.name());
+    }
+
+    /// Counts that a request is sent once more.
+    pub(crate) fn count_repeat(&self) {
+        self.account().calls.repeated += 1;
+        meter::call_repeated(&self.name);
+    }
+
     /// Counts what this session receives from now on.
     pub(crate) fn count_session(&self, session: &Session) {
         self.lock_received().present = Some(session.clone());
@@ -270,6 +283,7 @@ impl Server {
     /// Publishes that the state has moved, once for each move.
     pub(crate) fn announce(&self, change: impl FnOnce(&mut ServerStatus)) {
         let status = self.publish(change);
+        meter::moved(&self.name, status.state.name());
         self.moves.fetch_add(1, Ordering::Release);
         self.moved.ring();
         self.runtime.emit(ServerEvent::StateChanged { status });

@@ -9,7 +9,7 @@ const FEATURES: [(&str, &[&str]); 5] = [
     ("mcp-proto", &[]),
     ("mcp-transport", &["http", "oauth", "stdio", "test-util"]),
     ("mcp-session", &[]),
-    ("mcp-lifecycle", &[]),
+    ("mcp-lifecycle", &["metrics"]),
     ("mcp-client", &["cli"]),
 ];
 
