@@ -138,7 +138,8 @@ impl Task {
             session: &mut session,
             lists_at_once,
         };
-        if let Some(failure) = self.close.or(life.live(opening, by)).await {
+        // Boxed, because a future that is handed on takes its room a second time.
+        if let Some(failure) = self.close.or(Box::pin(life.live(opening, by))).await {
             // At once, before the rest of the connection is wound down.
             self.tell(News::Lost(failure)).await;
         }
