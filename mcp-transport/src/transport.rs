@@ -232,9 +232,10 @@ impl fmt::Debug for Rejection {
         f.debug_struct("Rejection")
             .field("status", &self.status)
             .field("error", &self.error)
-            .field("text", &self.shown())
+            // Escaped already: quoting it would escape it twice.
+            .field("text", &format_args!("\"{}\"", self.shown()))
             .field("retry_after", &self.retry_after)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -403,7 +403,9 @@ async fn read_rejection(link: &Link, response: HttpResponse) -> Rejection {
     rejection.retry_after = retry_after(&response.headers, &*link.clock);
     let is_json = matches!(content(&response.headers), Content::Json | Content::Unnamed);
     let read = timeout(ERROR_BODY_LIMIT, read_whole(response.body, link.limits.max_error_bytes)).await;
-    let Ok(Ok(Whole::Complete(body) | Whole::TooLarge(body))) = read else { return rejection };
+    let Ok(Ok(Whole::Complete(mut body) | Whole::TooLarge(mut body))) = read else { return rejection };
+    // The last piece may have brought more than was asked for.
+    body.truncate(link.limits.max_error_bytes);
     if is_json && let Some(error) = error_in(&body) {
         rejection.error = Some(error);
     } else {
