@@ -18,7 +18,10 @@ use std::time::Duration;
 use auth::*;
 use mcp_proto::ProtocolVersion;
 use mcp_transport::auth::*;
-use mcp_transport::http::{AuthFailureKind, Endpoint, EndpointError, HttpConnector, HyperBackend};
+use mcp_transport::http::{
+    AfterChallenge, AuthFailure, AuthFailureKind, AuthProvider, AuthStamp, Endpoint, EndpointError,
+    HeaderMap, HttpConnector, HyperBackend, Method, StatusCode,
+};
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::{NetConnection, NetRequest, NetServer};
 use mcp_transport::{HttpProfile, Rejection, Sent};
@@ -251,6 +254,48 @@ fn z02_a_token_does_not_follow_a_redirect_to_another_place() {
         }
         let nobody = tokio::time::timeout(Duration::from_millis(50), elsewhere.accept()).await;
         assert!(nobody.is_err(), "nobody has connected");
+        client.close().await;
+    });
+}
+
+/// Says of every refusal that the request is to be sent again.
+#[derive(Debug)]
+struct Stubborn;
+
+#[async_trait::async_trait]
+impl AuthProvider for Stubborn {
+    async fn decorate(&self, _: &Method, _: &str, _: &mut HeaderMap) -> Result<AuthStamp, AuthFailure> {
+        Ok(AuthStamp(0))
+    }
+
+    async fn challenged(
+        &self,
+        _: StatusCode,
+        _: &HeaderMap,
+        _: AuthStamp,
+    ) -> Result<AfterChallenge, AuthFailure> {
+        Ok(AfterChallenge::Repeat)
+    }
+
+    fn accepted(&self, _: AuthStamp) {}
+
+    fn agreed(&self, _: ProtocolVersion) {}
+}
+
+#[test]
+fn t09_the_transport_itself_sends_a_request_twice_at_most() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let connector = connector(&server.url(), limits()).with_auth(Arc::new(Stubborn)).unwrap();
+        let (client, mut connection) = Client::connect_by(connector, &server).await;
+        let (sent, ()) = tokio::join!(client.send(1, "tools/list"), async {
+            for _ in 0..2 {
+                connection.request().await;
+                connection.json("401 Unauthorized", "", &json!({})).await;
+            }
+        });
+        let rejection = rejection(sent.unwrap());
+        assert_eq!((rejection.status, rejection.auth), (401, None));
         client.close().await;
     });
 }

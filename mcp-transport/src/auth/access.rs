@@ -56,8 +56,8 @@ pub(super) enum Carry {
 pub(super) enum Refused {
     /// Nothing helps but a person.
     Final(AuthError),
-    /// Make a new token in place of this one.
-    Renew(Secret),
+    /// Make a new token, in place of this one if there is one.
+    Renew(Option<Secret>),
     /// There is another token by now.
     Repeat,
 }
@@ -67,11 +67,14 @@ impl Access {
     pub(super) fn carry(&self, settings: &OAuthSettings, now: UnixTime) -> (Carry, TokenStamp) {
         let stamp = TokenStamp(self.generation);
         let record = self.record.as_ref().filter(|record| settings.accept(record));
+        let can_renew_itself = settings.is_for_itself();
         let Some(tokens) = record.and_then(|record| record.tokens.as_ref()) else {
-            return (Carry::Nothing, stamp);
+            let carry = if can_renew_itself { Carry::Renewed { fallback: None } } else { Carry::Nothing };
+            return (carry, stamp);
         };
         let token = || tokens.access_token.clone();
-        let carry = if tokens.is_fresh(now) || tokens.refresh_token.is_none() {
+        let can_renew = can_renew_itself || tokens.refresh_token.is_some();
+        let carry = if tokens.is_fresh(now) || !can_renew {
             // One that has ended and cannot be renewed is sent all the same: the server says what it wants.
             Carry::Token(token())
         } else {
@@ -82,10 +85,13 @@ impl Access {
     }
 
     /// The server does not accept the token of this stamp.
+    ///
+    /// `renews_itself`: a token can be made without a refresh token.
     pub(super) fn on_unauthorized(
         &mut self,
         stamp: TokenStamp,
         challenge: Option<BearerChallenge>,
+        renews_itself: bool,
     ) -> Refused {
         if challenge.is_some() {
             self.challenge = challenge;
@@ -95,14 +101,14 @@ impl Access {
         }
         let needs = |reason| Refused::Final(AuthError::NeedsAuth(reason));
         let Some(tokens) = self.record.as_ref().and_then(|record| record.tokens.as_ref()) else {
-            return needs(NeedsAuth::Missing);
+            return if renews_itself { Refused::Renew(None) } else { needs(NeedsAuth::Missing) };
         };
         if self.unproven.is_some_and(|unproven| unproven <= stamp.0) {
             return needs(NeedsAuth::Rejected);
         }
-        match &tokens.refresh_token {
-            Some(_) => Refused::Renew(tokens.access_token.clone()),
-            None => needs(NeedsAuth::Expired),
+        match renews_itself || tokens.refresh_token.is_some() {
+            true => Refused::Renew(Some(tokens.access_token.clone())),
+            false => needs(NeedsAuth::Expired),
         }
     }
 
@@ -253,7 +259,7 @@ mod tests {
     fn t11_a_token_that_cannot_be_renewed_is_sent_until_it_is_refused() {
         let mut access = with(record("a1", None, Some(100), ""));
         assert_eq!(carry(&access, 1000.0), Carry::Token("a1".into()));
-        let refused = access.on_unauthorized(access.generation(), None);
+        let refused = access.on_unauthorized(access.generation(), None, false);
         assert_eq!(refused, Refused::Final(AuthError::NeedsAuth(NeedsAuth::Expired)));
     }
 
@@ -270,22 +276,25 @@ mod tests {
         let mut access = with(record("a1", Some("r1"), None, ""));
         let old = access.generation();
         access.on_renewed(record("a2", Some("r2"), None, ""));
-        assert_eq!(access.on_unauthorized(old, None), Refused::Repeat);
-        assert_eq!(access.on_unauthorized(old, None), Refused::Repeat);
+        assert_eq!(access.on_unauthorized(old, None, false), Refused::Repeat);
+        assert_eq!(access.on_unauthorized(old, None, false), Refused::Repeat);
     }
 
     #[test]
     fn t09_a_refusal_of_a_token_that_was_just_made_is_final_until_a_request_succeeds() {
         let mut access = with(record("a1", Some("r1"), None, ""));
-        assert_eq!(access.on_unauthorized(access.generation(), None), Refused::Renew("a1".into()));
+        assert_eq!(
+            access.on_unauthorized(access.generation(), None, false),
+            Refused::Renew(Some("a1".into()))
+        );
         access.on_renewed(record("a2", Some("r2"), None, ""));
         let new = access.generation();
-        assert_eq!(access.on_unauthorized(new, None), REJECTED);
-        assert_eq!(access.on_unauthorized(new, None), REJECTED, "for every request");
+        assert_eq!(access.on_unauthorized(new, None, false), REJECTED);
+        assert_eq!(access.on_unauthorized(new, None, false), REJECTED, "for every request");
         access.on_accepted(new);
         assert_eq!(
-            access.on_unauthorized(new, None),
-            Refused::Renew("a2".into()),
+            access.on_unauthorized(new, None, false),
+            Refused::Renew(Some("a2".into())),
             "it has worked: it was revoked"
         );
     }
@@ -299,7 +308,7 @@ mod tests {
         access.on_cleared();
         assert_ne!(access.generation(), before);
         let missing = Refused::Final(AuthError::NeedsAuth(NeedsAuth::Missing));
-        assert_eq!(access.on_unauthorized(access.generation(), None), missing);
+        assert_eq!(access.on_unauthorized(access.generation(), None, false), missing);
     }
 
     #[test]
@@ -331,7 +340,7 @@ mod tests {
     fn k01_a_narrower_challenge_does_not_narrow_what_was_asked_for() {
         let mut access = with(record("a1", Some("r1"), None, "x"));
         access.on_insufficient_scope(challenge("y"));
-        access.on_unauthorized(access.generation(), Some(challenge("x")));
+        access.on_unauthorized(access.generation(), Some(challenge("x")), false);
         assert_eq!(access.on_login().1, Some(Scopes::parse("x y")));
     }
 }

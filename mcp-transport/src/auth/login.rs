@@ -19,7 +19,7 @@ use super::record::{CachedMetadata, CredentialRecord};
 use super::registration::{NotRegistered, Registration, read};
 use super::resource::canonical_resource;
 use super::scope::{ScopeSources, Scopes};
-use super::settings::{ApplicationType, OAuthSettings, ResourceParameter};
+use super::settings::{ApplicationType, OAuthSettings};
 use super::store::{Saved, StoreError};
 use super::tokens::{TokenFailure, TokenReply, Tokens};
 use super::ui::RedirectWish;
@@ -328,16 +328,7 @@ impl Login {
                 None => None,
                 some => Some(endpoint("registration_endpoint", some)?),
             },
-            resource: match &settings.resource {
-                ResourceParameter::Fixed(resource) => Some(resource.clone()),
-                ResourceParameter::Omitted => None,
-                ResourceParameter::Automatic => match resource {
-                    Some(resource) => Some(resource.resource.clone()),
-                    // Servers of that age know no such parameter.
-                    None if settings.speaks_old_version() => None,
-                    None => Some(canonical_resource(server)),
-                },
-            },
+            resource: settings.resource_parameter(server, resource),
             scopes,
             client: self.candidate(&discovered, now)?,
             discovered,

@@ -114,7 +114,9 @@ pub use record::{CachedMetadata, CredentialRecord};
 pub use refresh::{Refresh, RefreshInput, RefreshOutput};
 pub use resource::{canonical_resource, speaks_of};
 pub use scope::{ScopeSources, Scopes};
-pub use settings::{ApplicationType, ConfiguredClient, Legacy, OAuthSettings, Redirect, ResourceParameter};
+pub use settings::{
+    ApplicationType, ConfiguredClient, Grant, Legacy, OAuthSettings, Redirect, ResourceParameter,
+};
 pub use store::{CredentialKey, CredentialStore, FENCE_LIMIT, LockedCredentials, Saved, Stamp, StoreError};
 pub use tokens::{TokenFailure, TokenReply, Tokens};
 pub use ui::{AnswerVerdict, AuthUi, Consent, Delivery, RedirectWish};

@@ -302,10 +302,14 @@ impl Shared {
         if self.state().access.generation() == stamp && !self.state().access.is_unsaved {
             self.load().await?;
         }
-        let refused = self.state().access.on_unauthorized(stamp, challenge);
+        let refused = {
+            let mut state = self.state();
+            let renews_itself = state.settings.is_for_itself();
+            state.access.on_unauthorized(stamp, challenge, renews_itself)
+        };
         match refused {
             Refused::Repeat => Ok(()),
-            Refused::Renew(token) => self.renew(stamp, Some(token)).await,
+            Refused::Renew(token) => self.renew(stamp, token).await,
             Refused::Final(error) if self.state().login.is_some() => {
                 Err(if error.needs_auth() { AuthError::NeedsAuth(NeedsAuth::LoginInProgress) } else { error })
             }
@@ -358,6 +362,9 @@ impl Shared {
         is_forced: bool,
     ) -> Result<Option<(Flight, Arc<DropGuard>)>, AuthError> {
         let mut state = self.state();
+        if state.settings.is_for_itself() {
+            return Err(AuthError::Config("a client that acts for itself needs no login".to_owned()));
+        }
         if let Some(flight) = &state.login {
             return Ok(flight.interest.upgrade().map(|interest| (flight.end.clone(), interest)));
         }

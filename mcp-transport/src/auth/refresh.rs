@@ -4,17 +4,20 @@ use mcp_proto::{Redactor, Secret};
 
 use super::address::AddressPolicy;
 use super::client_auth::token_request;
-use super::client_record::{ClientRecord, ClientSource};
+use super::client_record::{AuthMethod, ClientRecord, ClientSource};
 use super::discovery::{Discovered, Discovery, DiscoveryStep, usable};
 use super::error::{AuthError, NeedsAuth, Refusal};
 use super::error_reply::ErrorReply;
 use super::form::Form;
+use super::issuer::same_issuer;
 use super::login::UnexpectedInput;
 use super::oauth_http::{OAuthHttpError, OAuthRequest, OAuthResponse};
 use super::record::{CachedMetadata, CredentialRecord};
+use super::resource::canonical_resource;
+use super::scope::{ScopeSources, Scopes};
 use super::settings::OAuthSettings;
 use super::store::{Saved, StoreError};
-use super::tokens::{TokenFailure, TokenReply};
+use super::tokens::{TokenFailure, TokenReply, Tokens};
 use super::unix_time::UnixTime;
 use super::web_url::WebUrl;
 
@@ -26,7 +29,8 @@ const SECOND_STRIKE_AFTER: Duration = Duration::from_secs(60);
 /// How old metadata may be before it is fetched again.
 const METADATA_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Renews an access token: a machine without I/O, clock or task.
+/// Makes a new access token without a person, with the refresh token or with the client's own secret: a
+/// machine without I/O, clock or task.
 ///
 /// ```text
 /// begin ─▶ NeedFence ─▶ discovery: Send…? ─▶ Send ─▶ Commit ─▶ Done
@@ -56,6 +60,8 @@ pub struct Refresh {
     has_rediscovered: bool,
     /// Whether metadata that is merely old will do if there is no other.
     may_use_old_metadata: bool,
+    /// The scopes of a token that is asked for without a refresh token.
+    scopes: Scopes,
 }
 
 /// What a driver tells a [`Refresh`].
@@ -112,6 +118,7 @@ impl Refresh {
             is_asking: false,
             has_rediscovered: false,
             may_use_old_metadata: false,
+            scopes: Scopes::default(),
         };
         (refresh, RefreshOutput::NeedFence)
     }
@@ -171,6 +178,9 @@ impl Refresh {
         kept: Option<Box<CredentialRecord>>,
         now: UnixTime,
     ) -> Result<RefreshOutput, AuthError> {
+        if self.settings.is_for_itself() {
+            return self.act_for_itself(kept, now);
+        }
         let kept = kept.ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
         if !self.settings.accept(&kept) {
             return Err(AuthError::NeedsAuth(NeedsAuth::Changed));
@@ -186,6 +196,33 @@ impl Refresh {
             kept.metadata.as_ref().is_some_and(|cached| now.since(cached.fetched_at) < METADATA_LIFETIME);
         self.may_use_old_metadata = true;
         if is_known { self.renew(kept) } else { self.discover(kept, now) }
+    }
+
+    /// Asks for a token with the client's own secret, of the configured issuer alone.
+    ///
+    /// # Source
+    ///
+    /// RFC 6749, section 4.4; MCP extension `io.modelcontextprotocol/oauth-client-credentials`.
+    fn act_for_itself(
+        &mut self,
+        kept: Option<Box<CredentialRecord>>,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        let revision = kept.as_ref().map_or(0, |kept| kept.revision);
+        if let Some(kept) = kept.filter(|kept| self.settings.accept(kept) && self.is_of_use(kept, now)) {
+            return Ok(RefreshOutput::Done(Ok(kept)));
+        }
+        let missing = |what: &str| AuthError::Config(format!("client credentials need {what}"));
+        let client =
+            self.settings.configured_client().ok_or_else(|| missing("client_id and client_secret"))?;
+        client.client_secret.as_ref().ok_or_else(|| missing("client_secret"))?;
+        let issuer = self.settings.issuer.clone().ok_or_else(|| missing("issuer"))?;
+        let mut record = Box::new(CredentialRecord::new(canonical_resource(&self.server), issuer, client));
+        record.revision = revision;
+        record.fingerprint = self.settings.fingerprint();
+        let (discovery, step) = Discovery::begin(&self.settings, &self.server, None, None);
+        self.has_rediscovered = true;
+        self.on_discovery(record, Box::new(discovery), step, now)
     }
 
     /// Whether the access token that is kept will do.
@@ -213,8 +250,20 @@ impl Refresh {
                 self.stage = Stage::Discovering(record, discovery);
                 Ok(self.send(*request))
             }
+            DiscoveryStep::Found(found) if !same_issuer(&found.issuer, &record.issuer) => {
+                let named = mcp_proto::escape(&found.issuer, 200).into_owned();
+                Err(Refusal::IssuerNotNamed { named }.into())
+            }
             DiscoveryStep::Found(found) => {
-                let Discovered { metadata: document, .. } = *found;
+                let Discovered { metadata: document, resource, .. } = *found;
+                if self.settings.is_for_itself() {
+                    record.resource = self.settings.resource_parameter(&self.server, resource.as_ref());
+                    self.scopes = Scopes::choose(&ScopeSources {
+                        configured: self.settings.scope.as_deref(),
+                        resource: resource.as_ref().and_then(|resource| resource.scopes_supported.as_deref()),
+                        ..ScopeSources::default()
+                    });
+                }
                 record.metadata = Some(CachedMetadata { document, fetched_at: now });
                 self.renew(record)
             }
@@ -233,12 +282,16 @@ impl Refresh {
         let url = WebUrl::parse(endpoint).map_err(|error| error.to_string());
         let url = url.and_then(|_| usable(&self.server, endpoint, AddressPolicy::of_server(&self.server)));
         let url = url.map_err(|why| Refusal::Endpoint { name: "token_endpoint", why })?;
-        let token = record.tokens.as_ref().and_then(|tokens| tokens.refresh_token.clone());
-        // The scope is left out: it stays what it is, and cannot be widened here.
-        let form = Form::new()
-            .with("grant_type", "refresh_token")
-            .with_some("refresh_token", token)
-            .with_some("resource", record.resource.as_deref());
+        let form = if self.settings.is_for_itself() {
+            Form::new()
+                .with("grant_type", "client_credentials")
+                .with_some("scope", self.scopes.to_parameter())
+        } else {
+            let token = record.tokens.as_ref().and_then(|tokens| tokens.refresh_token.clone());
+            // The scope is left out: it stays what it is, and cannot be widened here.
+            Form::new().with("grant_type", "refresh_token").with_some("refresh_token", token)
+        };
+        let form = form.with_some("resource", record.resource.as_deref());
         let client = self.client(&record);
         let request = token_request(&url, form, &client, record.server_methods())?;
         self.stage = Stage::Renewing(record);
@@ -247,7 +300,18 @@ impl Refresh {
 
     /// The client of the record, with the secret that is not kept.
     fn client(&self, record: &CredentialRecord) -> ClientRecord {
-        self.settings.configured_client().unwrap_or_else(|| record.client.clone())
+        let mut client = self.settings.configured_client().unwrap_or_else(|| record.client.clone());
+        if self.settings.is_for_itself() && client.token_endpoint_auth_method.is_none() {
+            let listed = record.server_methods();
+            let lists = |method: AuthMethod| {
+                listed.is_some_and(|listed| listed.iter().any(|one| one == method.as_str()))
+            };
+            let (basic, post) = (AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost);
+            // Every server has to support the header, the body is an extra (RFC 6749, section 2.3.1).
+            let method = if lists(post) && !lists(basic) { post } else { basic };
+            client.token_endpoint_auth_method = Some(method.as_str().to_owned());
+        }
+        client
     }
 
     fn on_tokens(
@@ -267,6 +331,9 @@ impl Refresh {
             Err(TokenFailure::NoEndpoint(_)) if !self.has_rediscovered => self.discover(record, now),
             Err(TokenFailure::NoEndpoint(status)) => {
                 Err(AuthError::unavailable(format!("the token endpoint answers with the status {status}")))
+            }
+            Err(TokenFailure::Refused(reply)) if self.settings.is_for_itself() && reply.error.is_some() => {
+                Err(AuthError::Denied(reply))
             }
             Err(TokenFailure::Refused(reply)) if reply.is("invalid_grant") => {
                 self.stage = Stage::Reloading(record);
@@ -288,7 +355,13 @@ impl Refresh {
         reply: TokenReply,
         now: UnixTime,
     ) -> Result<RefreshOutput, AuthError> {
-        record.tokens = record.tokens.map(|tokens| tokens.refreshed(reply, now));
+        record.tokens = match record.tokens {
+            Some(tokens) => Some(tokens.refreshed(reply, now)),
+            // Whoever acts for itself needs no refresh token.
+            None => {
+                Some(Tokens::granted(TokenReply { refresh_token: None, ..reply }, self.scopes.clone(), now))
+            }
+        };
         record.unknown_client_since = None;
         Ok(self.commit(record, None))
     }

@@ -7,8 +7,10 @@ use ring::digest;
 
 use super::client_record::{AuthMethod, ClientRecord, ClientSource};
 use super::issuer::same_issuer;
+use super::metadata::ResourceMetadata;
 use super::pkce::PkceMetadata;
 use super::record::CredentialRecord;
+use super::resource::canonical_resource;
 use super::web_url::WebUrl;
 
 /// How long a person may take to answer, unless a user says otherwise.
@@ -18,6 +20,8 @@ const LOGIN_LIMIT: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OAuthSettings {
+    /// Who grants access. Default: a person.
+    pub grant: Grant,
     /// A client that the authorization server knows already.
     pub client: Option<ConfiguredClient>,
     /// URL of a document that describes this client, for servers that read such documents.
@@ -50,6 +54,18 @@ pub struct OAuthSettings {
     pub login_limit: Duration,
     /// Parameters that some providers want in the URL of the authorization.
     pub extra_parameters: Vec<(String, String)>,
+}
+
+/// Who grants access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Grant {
+    /// A person, in a browser. The default.
+    #[default]
+    AuthorizationCode,
+    /// Nobody: the client acts for itself, with a secret. Needs `client` with a secret, and `issuer`, so
+    /// that the server cannot choose who gets that secret to see.
+    ClientCredentials,
 }
 
 /// A client that the authorization server knows already. `Debug` does not show its secret.
@@ -106,6 +122,7 @@ pub struct Redirect {
 impl Default for OAuthSettings {
     fn default() -> Self {
         Self {
+            grant: Grant::default(),
             client: None,
             client_metadata_url: None,
             client_name: "MCP client".to_owned(),
@@ -133,8 +150,31 @@ impl OAuthSettings {
         self.legacy == Legacy::Auto && is_old
     }
 
+    /// Whether tokens are made without a person and without a refresh token.
+    pub(super) fn is_for_itself(&self) -> bool {
+        self.grant == Grant::ClientCredentials
+    }
+
+    /// What the parameter `resource` says in every request of a grant.
+    pub(super) fn resource_parameter(
+        &self,
+        server: &WebUrl,
+        published: Option<&ResourceMetadata>,
+    ) -> Option<String> {
+        match &self.resource {
+            ResourceParameter::Fixed(resource) => Some(resource.clone()),
+            ResourceParameter::Omitted => None,
+            ResourceParameter::Automatic => match published {
+                Some(published) => Some(published.resource.clone()),
+                // Servers of that age know no such parameter.
+                None if self.speaks_old_version() => None,
+                None => Some(canonical_resource(server)),
+            },
+        }
+    }
+
     /// Whether the version that is spoken knows no resource indicators.
-    pub(super) fn speaks_old_version(&self) -> bool {
+    fn speaks_old_version(&self) -> bool {
         self.version.is_some_and(|version| version < ProtocolVersion::V2025_06_18)
     }
 

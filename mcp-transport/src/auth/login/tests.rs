@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::auth::{
-    ConfiguredClient, GatePass, InteractiveGate, InvalidClient, PkceMetadata, SystemRandomness,
+    ConfiguredClient, GatePass, InteractiveGate, InvalidClient, PkceMetadata, ResourceParameter,
+    SystemRandomness,
 };
 
 const NOW: f64 = 1_700_000_000.0;
