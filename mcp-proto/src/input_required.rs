@@ -109,34 +109,14 @@ impl InputAnswers {
         let keys = required.input_requests.iter().flat_map(|requests| requests.iter().map(|(key, _)| key));
         keys.filter(|key| self.input_responses.as_ref().and_then(|given| given.get(key)).is_none()).collect()
     }
-
-    /// Writes the parameters of the repeat: those of the request as it was first sent, and the answers.
-    ///
-    /// `params` must be an object, or `null` in the place of an empty one, without members of the same
-    /// names.
-    ///
-    /// # Errors
-    ///
-    /// `params` has no JSON form or is no object.
-    pub fn add_to<P: Serialize + ?Sized>(&self, params: &P) -> Result<RawJson, DecodeError> {
-        let params = RawJson::encode(params)?;
-        let own = RawJson::encode(self)?;
-        let inner = |text: &RawJson| {
-            let text = text.get().trim_ascii();
-            text.strip_prefix('{')?.strip_suffix('}').map(|inner| inner.trim_ascii().to_owned())
-        };
-        let params = if params.get() == "null" { Some(String::new()) } else { inner(&params) };
-        let params = params.ok_or_else(|| DecodeError::about("params must be an object"))?;
-        let parts = [params, inner(&own).unwrap_or_default()];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        RawJson::from_text(format!("{{{}}}", parts.join(",")))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CallTool, Elicit, ElicitResult, ListRoots, ListRootsResult, MetaMembers, encode_request};
+    use crate::{
+        CallTool, Elicit, ElicitResult, ListRoots, ListRootsResult, MetaMembers, encode_request, encode_round,
+    };
 
     fn payload(text: &'static str) -> Payload {
         Payload::from_checked(text.into())
@@ -166,16 +146,17 @@ mod tests {
         answers.answer::<ListRoots>("a", &ListRootsResult::default()).unwrap();
         assert_eq!(answers.lacks(&required), ["q"]);
         let call = CallTool::new("t").with_arguments(RawJson::from_text("{ }").unwrap());
-        let mut meta = MetaMembers::new();
+        let mut meta = MetaMembers::new().with_progress();
         meta.push("k", &1).unwrap();
-        let frame =
-            encode_request(&2.into(), &CallTool::METHOD, &answers.add_to(&call).unwrap(), &meta).unwrap();
+        let first = encode_request(&1.into(), &CallTool::METHOD, &call, &meta).unwrap();
+        let frame = encode_round(&first, &1.into(), &CallTool::METHOD, &2.into(), &answers).unwrap();
         assert_eq!(
             std::str::from_utf8(&frame).unwrap(),
             concat!(
-                r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{ },"#,
+                r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"#,
                 r#""inputResponses":{"z":{"action":"decline"},"a":{"roots":[]}},"#,
-                r#""requestState":"\u0041\ud83e\udd80","_meta":{"k":1}}}"#
+                r#""requestState":"\u0041\ud83e\udd80","#,
+                r#""name":"t","arguments":{ },"_meta":{"k":1,"progressToken":2}}}"#
             )
         );
     }
@@ -193,14 +174,11 @@ mod tests {
 
     #[test]
     fn only_what_a_result_brought_is_sent_back() {
-        let add = |required: &'static str, params: &str| {
+        let write = |required: &'static str| {
             let answers = InputAnswers::to(&InputRequired::read(&payload(required)).unwrap());
-            answers.add_to(&RawJson::from_text(params).unwrap()).map(|written| written.get().to_owned())
+            serde_json::to_string(&answers).unwrap()
         };
-        let state = r#"{"requestState":{"odd":1}}"#;
-        assert_eq!(add(state, "null").unwrap(), r#"{"requestState":{"odd":1}}"#);
-        assert_eq!(add(state, " { \"a\":1 } ").unwrap(), r#"{"a":1,"requestState":{"odd":1}}"#);
-        assert_eq!(add(r#"{"inputRequests":{}}"#, "{ }").unwrap(), r#"{"inputResponses":{}}"#);
-        assert!(add(state, "[1]").is_err());
+        assert_eq!(write(r#"{"requestState":{"odd":1}}"#), r#"{"requestState":{"odd":1}}"#);
+        assert_eq!(write(r#"{"inputRequests":{}}"#), r#"{"inputResponses":{}}"#);
     }
 }

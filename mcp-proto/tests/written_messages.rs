@@ -28,7 +28,7 @@ use mcp_proto::{
     ListRootsResult, ListTools, Listen, MetaMembers, Method, Notification, Paginated, Payload, Ping,
     Progress, ProtocolVersion, RawJson, ReadResource, Request, Root, RootsListChanged, SamplingContent,
     SetLogLevel, SubscribeResource, UnsubscribeResource, Versioned, encode_error, encode_notification,
-    encode_request, encode_result, for_version,
+    encode_request, encode_result, encode_round, for_version,
 };
 use schema::Schema;
 use serde::Serialize;
@@ -258,11 +258,11 @@ fn repeatable<R: Request + Versioned + Clone + DeserializeOwned>(
         input.answer::<ListRoots>("r", &ListRootsResult::new(vec![Root::new("file:///a")])).unwrap();
         let said = CreateMessageResult::new("m", SamplingContent::text("t"));
         input.answer::<CreateMessage>("s", &said).unwrap();
-        let meta = MetaMembers::modern(version, &everything(), None).unwrap();
+        let meta = MetaMembers::modern(version, &everything(), None).unwrap().with_progress();
         let all: Vec<R> = all.iter().map(read::<R>).collect();
         written.extend(fitted(version, &all).iter().map(|request| {
-            let params = input.add_to(request).unwrap();
-            value(&encode_request(&"8".into(), &R::METHOD, &params, &meta).unwrap())
+            let first = encode_request(&7.into(), &R::METHOD, request, &meta).unwrap();
+            value(&encode_round(&first, &7.into(), &R::METHOD, &"8".into(), &input).unwrap())
         }));
     }
     written
