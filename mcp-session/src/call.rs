@@ -22,7 +22,7 @@ use crate::pending::{Door, Patience, Refused};
 use crate::progress::ProgressLane;
 use crate::rounds::{Gathering, Rounds};
 use crate::session::{Handle, Session};
-use crate::shared::{Entry, Farewell, Keeps, Role, Shared};
+use crate::shared::{Entry, Farewell, Keeps, Origin, Role, Shared};
 use crate::slot::{Ended, Found, Kept, Sending, Show, Slot};
 use crate::subscription::SubscriptionLane;
 use crate::task::{FollowEnd, Following, TaskPlace, follow};
@@ -100,6 +100,8 @@ pub(crate) struct Start {
     /// Headers for transports that have some.
     pub(crate) mirrored: Vec<MirroredHeader>,
     pub(crate) started: Instant,
+    /// How many handlers the call was made inside of.
+    pub(crate) depth: u8,
     pub(crate) patience: Patience,
     pub(crate) pass: Pass,
     pub(crate) progress: Option<ProgressLane>,
@@ -127,7 +129,7 @@ pub(crate) struct InFlight {
     slot: Arc<Slot>,
     progress: Option<ProgressLane>,
     rounds: Option<Rounds>,
-    started: Instant,
+    origin: Origin,
     /// Whose entry it is, in a later round.
     _place: Option<NextRound>,
 }
@@ -240,28 +242,21 @@ impl RawCall {
 
     /// Goes over to the place of the next round, before anything is asked.
     fn begin_round(&mut self, call: InFlight, required: InputRequired, kept: Kept) -> Result<(), CallError> {
-        let InFlight { progress, rounds, started, .. } = call;
+        let InFlight { progress, rounds, origin, .. } = call;
         let why = UnsupportedWhy::InputRequired;
         let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
-        let gathering = rounds.gather(&self.handle, &self.method, required)?;
+        let gathering = rounds.gather(&self.handle, &self.method, required, origin.depth)?;
         let place = match kept {
             Kept::Round(place) => place,
             // Nobody could see before now that it asks for input.
             other => {
                 let permit = other.into_permit();
-                let wants_progress = progress.is_some();
-                self.handle.shared.next_round(
-                    permit,
-                    rounds.keeps(),
-                    rounds.patience(),
-                    wants_progress,
-                    started,
-                )
+                self.handle.shared.next_round(permit, rounds.keeps(), rounds.patience(), origin)
             }
         };
         self.id = place.id;
         let slot = Arc::clone(&place.slot);
-        let call = InFlight { slot, progress, rounds: Some(rounds), started, _place: Some(place) };
+        let call = InFlight { slot, progress, rounds: Some(rounds), origin, _place: Some(place) };
         self.state = State::Gathering(call, gathering);
         Ok(())
     }
@@ -274,12 +269,12 @@ impl RawCall {
             // Nobody could see before now that it is one.
             other => {
                 let permit = other.into_permit();
-                self.handle.shared.task_place(agreed, permit, rounds.patience(), call.started, &task)
+                self.handle.shared.task_place(agreed, permit, rounds.patience(), call.origin, &task)
             }
         };
         self.id = place.id;
         let session = Session::new(Arc::clone(&self.handle), Arc::clone(agreed));
-        let following = Box::pin(follow(session, task, rounds.patience(), rounds.mode()));
+        let following = Box::pin(follow(session, task, rounds.patience(), rounds.mode(), call.origin.depth));
         self.state = State::Task(Box::new(FollowedTask { place, following }));
     }
 
@@ -356,6 +351,7 @@ impl Start {
             frame,
             mirrored,
             started,
+            depth: 0,
             patience,
             pass: Pass::Session,
             progress: None,
@@ -367,7 +363,7 @@ impl Start {
     /// Takes the call in: from here on somebody will end it, and the guard that cancels it is armed,
     /// before the transport has seen anything.
     pub(crate) fn begin(self, shared: &Arc<Shared>, id: i64) -> Result<InFlight, CallError> {
-        let Self { frame, mirrored, started, patience, pass, progress, rounds, lane } = self;
+        let Self { frame, mirrored, started, depth, patience, pass, progress, rounds, lane } = self;
         let now = Instant::now();
         if patience.due() <= now {
             let waited = now.duration_since(started);
@@ -390,15 +386,15 @@ impl Start {
             Pass::Again | Pass::Session => None,
             Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
         };
-        let wants_progress = progress.is_some();
+        let origin = Origin { started, depth, wants_progress: progress.is_some() };
         let role = lane.map_or(Role::Call, Role::Subscription);
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, role };
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, origin, role };
         let taken_in = shared.table().insert(id, entry, patience, door);
         match taken_in {
             Ok(timer) => shared.wake_driver(timer),
             Err((refused, _entry)) => return Err(refused.into()),
         }
-        Ok(InFlight { slot, progress, rounds, started, _place: None })
+        Ok(InFlight { slot, progress, rounds, origin, _place: None })
     }
 }
 

@@ -300,7 +300,7 @@ impl Shared {
             .table()
             .get(id)
             .filter(|entry| entry.is_call())
-            .map(|entry| (entry.slot.clone(), entry.wants_progress));
+            .map(|entry| (entry.slot.clone(), entry.origin.wants_progress));
         if found.is_some_and(|(slot, is_wanted)| slot.report(progress, is_wanted)) {
             self.table().extend(id, Instant::now());
         } else {

@@ -2,6 +2,7 @@
 
 mod call;
 mod counters;
+mod depth;
 mod driver;
 mod era;
 mod error;

@@ -238,6 +238,11 @@ impl<T> PendingTable<T> {
         self.find(id).and_then(|index| self.entries.get(index)).map(|pending| &pending.value)
     }
 
+    /// The values of all waiting calls, oldest first.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|pending| &pending.value)
+    }
+
     /// The ids of all waiting calls, oldest first.
     pub(crate) fn ids(&self) -> impl Iterator<Item = i64> {
         self.entries.iter().map(|pending| pending.id)

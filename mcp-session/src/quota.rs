@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mcp_proto::{ErrorObject, ServerRequest, code};
+use mcp_proto::{ErrorObject, Method, code};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -35,11 +35,11 @@ impl HandlerQuota {
         }
     }
 
-    /// Takes a place for `request` at once, or says why there is none.
-    pub(crate) fn admit(&self, request: &ServerRequest) -> Result<Place, ErrorObject> {
+    /// Takes a place for a request of `method` at once, or says why there is none.
+    pub(crate) fn admit(&self, method: &Method) -> Result<Place, ErrorObject> {
         let permit = Arc::clone(&self.places).try_acquire_owned();
         let permit = permit.map_err(|_| refused("too many requests of this server are being served"))?;
-        self.keep_pace([request])?;
+        self.keep_pace(usize::from(disturbs(method)))?;
         Ok(Place { _permit: permit })
     }
 
@@ -50,20 +50,16 @@ impl HandlerQuota {
         Ok(Place { _permit: permit })
     }
 
-    /// Counts requests that are to be served, or refuses all of them if one were too many.
-    pub(crate) fn keep_pace<'a>(
-        &self,
-        requests: impl IntoIterator<Item = &'a ServerRequest>,
-    ) -> Result<(), ErrorObject> {
-        let count = requests.into_iter().filter(|request| disturbs(request)).count();
+    /// Counts requests that disturb and are to be served, or refuses all of them if one were too many.
+    pub(crate) fn keep_pace(&self, count: usize) -> Result<(), ErrorObject> {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         if pace.admit(count, Instant::now()) { Ok(()) } else { Err(refused("this server asks too often")) }
     }
 }
 
 /// Naming folders disturbs nobody; models and people are asked so often only.
-pub(crate) fn disturbs(request: &ServerRequest) -> bool {
-    !matches!(request, ServerRequest::ListRoots(_))
+pub(crate) fn disturbs(method: &Method) -> bool {
+    *method != Method::ROOTS_LIST
 }
 
 fn refused(why: &str) -> ErrorObject {

@@ -11,6 +11,7 @@ use mcp_proto::{
 };
 use tokio::time::sleep;
 
+use crate::depth;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::options::{RoundMode, TaskMode};
 use crate::pending::Patience;
@@ -94,6 +95,7 @@ impl Rounds {
         handle: &Arc<Handle>,
         method: &Method,
         required: InputRequired,
+        depth: u8,
     ) -> Result<Gathering, CallError> {
         if self.mode == RoundMode::ByHand {
             return Err(CallError::InputRequired(Box::new(required)));
@@ -114,7 +116,7 @@ impl Rounds {
             }));
         }
         let questions = questions(handle.shared.service.as_ref(), method, &required)?;
-        Ok(Box::pin(gather(Arc::clone(handle), required, questions)))
+        Ok(Box::pin(gather(Arc::clone(handle), required, questions, depth)))
     }
 
     /// Writes the request once more, with the answers.
@@ -152,31 +154,41 @@ async fn gather(
     handle: Arc<Handle>,
     required: InputRequired,
     questions: Questions,
+    depth: u8,
 ) -> Result<InputAnswers, CallError> {
     let mut answers = InputAnswers::to(&required);
-    for (key, answer) in answer_all(&handle, questions).await? {
+    for (key, answer) in answer_all(&handle, questions, depth).await? {
         answers.answer_raw(&key, answer);
     }
     Ok(answers)
 }
 
 /// Asks for everything at once, within the limits of the handler. Nobody is asked anything if that
-/// were too much; the first failure ends the others.
+/// were too much; the first failure ends the others. `depth` is that of the call.
 pub(crate) async fn answer_all(
     handle: &Handle,
     questions: Questions,
+    depth: u8,
 ) -> Result<Vec<(String, RawJson)>, CallError> {
     let mut answers = Vec::with_capacity(questions.len());
     let Some(service) = &handle.shared.service else { return Ok(answers) };
-    if let Err(error) = service.quota.keep_pace(questions.iter().map(|(_, request)| request)) {
-        let asked = questions.iter().find(|(_, request)| disturbs(request));
-        let method = asked.map_or(Method::ELICITATION_CREATE, |(_, request)| request.method().clone());
-        return Err(CallError::Input { method, error: Box::new(error) });
-    }
+    let disturbing = || questions.iter().map(|(_, request)| request.method()).filter(disturbs);
+    let admitted = depth::of_handler(depth).and_then(|depth| {
+        service.quota.keep_pace(disturbing().count())?;
+        Ok(depth)
+    });
+    let depth = match admitted {
+        Ok(depth) => depth,
+        Err(error) => {
+            let asked = disturbing().next().or_else(|| Some(questions.first()?.1.method()));
+            let method = asked.unwrap_or(Method::ELICITATION_CREATE);
+            return Err(CallError::Input { method, error: Box::new(error) });
+        }
+    };
     let version = handle.shared.version();
     let ask = |(key, request): (String, ServerRequest)| async move {
         let method = request.method().clone();
-        match ask(service, request, version).await {
+        match ask(service, request, version, depth).await {
             Ok(answer) => Ok((key, answer)),
             Err(error) => Err(CallError::Input { method, error: Box::new(error) }),
         }
@@ -192,9 +204,10 @@ async fn ask(
     service: &Service,
     request: ServerRequest,
     version: Option<ProtocolVersion>,
+    depth: u8,
 ) -> Result<RawJson, ErrorObject> {
     let _place = service.quota.enter().await?;
-    let answer = service.answer(request, version).await?;
+    let answer = service.answer(request, version, depth).await?;
     RawJson::from_text(answer.as_str())
         .map_err(|error| ErrorObject::new(code::INTERNAL_ERROR, error.to_string()))
 }

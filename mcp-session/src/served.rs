@@ -6,6 +6,7 @@ use mcp_proto::{ErrorObject, Method, Payload, RequestId, ServerRequest, code, en
 use mcp_transport::{Outbound, SendError, Sent};
 use tokio::time::Instant;
 
+use crate::depth;
 use crate::pending::Timer;
 use crate::quota::Place;
 use crate::service::not_served;
@@ -44,6 +45,8 @@ pub(crate) struct Accepted {
     request: ServerRequest,
     /// The call on whose stream the request came.
     stream: Option<RequestId>,
+    /// How many handlers are inside of each other with this one.
+    depth: u8,
     place: Place,
     abort: AbortRegistration,
 }
@@ -53,7 +56,14 @@ impl Served {
         self.open.iter().any(|open| open.id == *id)
     }
 
-    fn accept(&mut self, id: RequestId, request: ServerRequest, stream: Option<RequestId>, place: Place) {
+    fn accept(
+        &mut self,
+        id: RequestId,
+        request: ServerRequest,
+        stream: Option<RequestId>,
+        depth: u8,
+        place: Place,
+    ) {
         if self.is_closed {
             return;
         }
@@ -61,7 +71,7 @@ impl Served {
         self.next_ticket += 1;
         let (handle, abort) = AbortHandle::new_pair();
         self.open.push(Open { ticket, id: id.clone(), abort: handle });
-        self.accepted.push_back(Accepted { ticket, id, request, stream, place, abort });
+        self.accepted.push_back(Accepted { ticket, id, request, stream, depth, place, abort });
     }
 
     /// Takes a request out that is answered now; `false`: somebody else has.
@@ -94,16 +104,35 @@ impl Shared {
         stream: Option<&RequestId>,
     ) -> Result<(), ErrorObject> {
         let Some(service) = &self.service else { return Err(not_served()) };
+        service.check(method)?;
+        let repeated = || ErrorObject::new(code::INVALID_REQUEST, "a request of this id is being served");
+        if self.served().has(id) {
+            return Err(repeated());
+        }
+        let depth = depth::of_handler(self.depth_of_asking(stream))?;
+        // Before it is read: a flood costs no more than being refused, and what cannot be read counts too.
+        let place = service.quota.admit(method)?;
         let request = service.read(method, params)?;
         let mut served = self.served();
+        // Meanwhile the answer to a call may have brought another one.
         if served.has(id) {
-            return Err(ErrorObject::new(code::INVALID_REQUEST, "a request of this id is being served"));
+            return Err(repeated());
         }
-        let place = service.quota.admit(&request)?;
-        served.accept(id.clone(), request, stream.cloned(), place);
+        served.accept(id.clone(), request, stream.cloned(), depth, place);
         drop(served);
         self.driver.wake();
         Ok(())
+    }
+
+    /// How many handlers the call was made inside of to which a request of the server belongs. Where streams
+    /// are shared nobody knows which it is; then the deepest of them counts.
+    fn depth_of_asking(&self, stream: Option<&RequestId>) -> u8 {
+        let table = self.table();
+        match stream {
+            Some(RequestId::Number(id)) => table.get(*id).map_or(0, |entry| entry.origin.depth),
+            Some(RequestId::String(_)) => 0,
+            None => table.values().map(|entry| entry.origin.depth).max().unwrap_or(0),
+        }
     }
 
     /// Stops serving a request that the server has withdrawn; `false` if there is none of this id.
@@ -124,9 +153,9 @@ impl Shared {
     }
 
     async fn serve(self: Arc<Self>, begun: Begun) {
-        let Begun { ticket, id, request, resting, place } = begun;
+        let Begun { ticket, id, request, depth, resting, place } = begun;
         let Some(service) = &self.service else { return };
-        let answer = service.answer(request, self.version()).await;
+        let answer = service.answer(request, self.version(), depth).await;
         drop(resting);
         // From here on nobody can withdraw it.
         if !self.served().finish(ticket) {
@@ -174,14 +203,15 @@ struct Begun {
     ticket: u64,
     id: RequestId,
     request: ServerRequest,
+    depth: u8,
     resting: Resting,
     place: Place,
 }
 
 fn serving(shared: &Arc<Shared>, accepted: Accepted) -> Serving {
-    let Accepted { ticket, id, request, stream, place, abort } = accepted;
+    let Accepted { ticket, id, request, stream, depth, place, abort } = accepted;
     let resting = Resting::begin(shared, &request, stream.as_ref());
-    let begun = Begun { ticket, id, request, resting, place };
+    let begun = Begun { ticket, id, request, depth, resting, place };
     Abortable::new(Box::pin(Arc::clone(shared).serve(begun)), abort)
 }
 

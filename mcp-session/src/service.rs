@@ -10,6 +10,7 @@ use mcp_proto::{
 use serde::Serialize;
 use tokio::time::timeout;
 
+use crate::depth;
 use crate::handler::{Asker, ClientHandler, HandlerLimits};
 use crate::options::SessionOptions;
 use crate::quota::HandlerQuota;
@@ -37,9 +38,8 @@ impl Service {
         })
     }
 
-    /// Reads a message of a legacy server; refuses what was not declared.
+    /// Reads a message of a legacy server; refuses a manner of asking that was not declared.
     pub(crate) fn read(&self, method: &Method, params: &Payload) -> Result<ServerRequest, ErrorObject> {
-        self.check(method)?;
         let request = ServerRequest::of_message(method, params).map_err(misfit)?;
         self.check_manner(&request)?;
         Ok(request)
@@ -53,7 +53,8 @@ impl Service {
         Ok(request)
     }
 
-    fn check(&self, method: &Method) -> Result<(), ErrorObject> {
+    /// Refuses what was not declared.
+    pub(crate) fn check(&self, method: &Method) -> Result<(), ErrorObject> {
         let is_declared = match method.as_str() {
             "elicitation/create" => self.declared.elicitation.is_some(),
             "roots/list" => self.declared.roots.is_some(),
@@ -80,16 +81,18 @@ impl Service {
         if is_declared { Ok(()) } else { Err(unfit("this client is not asked in that manner")) }
     }
 
-    /// Lets the handler answer, within its time and in the words of `version`; a panic in it ends here.
+    /// Lets the handler answer, within its time, in the words of `version` and as deep as `depth`; a panic in
+    /// it ends here.
     pub(crate) async fn answer(
         &self,
         request: ServerRequest,
         version: Option<ProtocolVersion>,
+        depth: u8,
     ) -> Result<Payload, ErrorObject> {
         let is_for_person = matches!(request, ServerRequest::Elicit(_));
         let limit = if is_for_person { self.limits.person } else { self.limits.time };
         let method = request.method().clone();
-        let answering = AssertUnwindSafe(self.ask(request, version)).catch_unwind();
+        let answering = AssertUnwindSafe(depth::inside(depth, self.ask(request, version))).catch_unwind();
         match timeout(limit, answering).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => {

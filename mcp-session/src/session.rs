@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::call::{Call, Pass, RawCall, Start};
 use crate::counters::Counters;
+use crate::depth;
 use crate::era::Agreed;
 use crate::error::{CallError, UnsupportedWhy};
 use crate::gate::Permit;
@@ -380,6 +381,8 @@ impl Session {
         let progress = options.progress.map(ProgressLane::new);
         let streams = self.handle.shared.transport.streams();
         let mirrored = self.agreed.mirrored(streams, method, name, &frame)?;
-        Ok(Start { frame, mirrored, started, patience, pass, progress, rounds, lane: None })
+        // Who serves nothing is inside of no handler of its own, as far as it matters here.
+        let depth = if self.handle.shared.service.is_some() { depth::of_this_call() } else { 0 };
+        Ok(Start { frame, mirrored, started, depth, patience, pass, progress, rounds, lane: None })
     }
 }

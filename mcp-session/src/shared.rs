@@ -64,9 +64,17 @@ pub(crate) struct Entry {
     pub(crate) slot: Arc<Slot>,
     pub(crate) permit: Option<Permit>,
     pub(crate) keeps: Keeps,
-    pub(crate) wants_progress: bool,
-    pub(crate) started: Instant,
+    pub(crate) origin: Origin,
     pub(crate) role: Role,
+}
+
+/// What a call takes along into everything that follows its first request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) started: Instant,
+    /// How many handlers it was made inside of.
+    pub(crate) depth: u8,
+    pub(crate) wants_progress: bool,
 }
 
 /// What an entry stands for.
@@ -164,7 +172,7 @@ impl Shared {
 
     /// Ends a call that was taken out of the table with an answer.
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
-        let Entry { slot, permit, keeps, wants_progress, started, role } = entry;
+        let Entry { slot, permit, keeps, origin, role } = entry;
         match role {
             Role::Call => {}
             Role::Subscription(lane) => {
@@ -176,12 +184,12 @@ impl Shared {
         let kept = match (&result, keeps) {
             (Ok(_), Keeps::ForNextPage) => permit.map_or(Kept::Nothing, Kept::Permit),
             (Ok(result), Keeps::ForTask(patience)) if may_be_task(result) => {
-                self.keep_for_task(result, permit, patience, wants_progress, started)
+                self.keep_for_task(result, permit, patience, origin)
             }
             (Ok(result), Keeps::ForNextRound(patience) | Keeps::ForTask(patience))
                 if may_ask_for_input(result) =>
             {
-                Kept::Round(self.next_round(permit, keeps, patience, wants_progress, started))
+                Kept::Round(self.next_round(permit, keeps, patience, origin))
             }
             // With nothing further to send, the permit is free before the caller can see the answer.
             _ => {
@@ -198,12 +206,10 @@ impl Shared {
         permit: Option<Permit>,
         keeps: Keeps,
         patience: Patience,
-        wants_progress: bool,
-        started: Instant,
+        origin: Origin,
     ) -> NextRound {
         let slot = Arc::new(Slot::awaiting());
-        let entry =
-            Entry { slot: Arc::clone(&slot), permit, keeps, wants_progress, started, role: Role::Call };
+        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, origin, role: Role::Call };
         let id = self.ids.next();
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
         match taken_in {
@@ -219,16 +225,15 @@ impl Shared {
         result: &Payload,
         permit: Option<Permit>,
         patience: Patience,
-        wants_progress: bool,
-        started: Instant,
+        origin: Origin,
     ) -> Kept {
         let agreed = self.agreed.get();
         if let Some((agreed, task)) = agreed.and_then(|agreed| Some((agreed, agreed.task_in(result)?))) {
-            return Kept::Task(self.task_place(agreed, permit, patience, started, &task));
+            return Kept::Task(self.task_place(agreed, permit, patience, origin, &task));
         }
         if may_ask_for_input(result) {
             let keeps = Keeps::ForTask(patience);
-            return Kept::Round(self.next_round(permit, keeps, patience, wants_progress, started));
+            return Kept::Round(self.next_round(permit, keeps, patience, origin));
         }
         drop(permit);
         Kept::Nothing
@@ -241,7 +246,7 @@ impl Shared {
         agreed: &Agreed,
         permit: Option<Permit>,
         patience: Patience,
-        started: Instant,
+        origin: Origin,
         task: &Task,
     ) -> TaskPlace {
         let slot = Arc::new(Slot::awaiting());
@@ -250,8 +255,7 @@ impl Shared {
             slot: Arc::clone(&slot),
             permit,
             keeps: Keeps::Nothing,
-            wants_progress: false,
-            started,
+            origin,
             role: Role::Task(self.ticket(agreed, task)),
         };
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
@@ -301,7 +305,7 @@ impl Shared {
     pub(crate) fn expire(&self, now: Instant) {
         let expired = self.table().expire(now);
         for (id, mut entry) in expired {
-            let waited = now.duration_since(entry.started);
+            let waited = now.duration_since(entry.origin.started);
             let dispatch = self.give_up(id, &mut entry, "no answer in time", Farewell::Told);
             tracing::debug!(request_id = id, ?dispatch, elapsed_ms = waited.as_millis(), "call timed out");
             self.answer(entry, Err(CallError::Timeout { dispatch, waited }));

@@ -17,7 +17,9 @@ use async_trait::async_trait;
 use mcp_proto::{
     CallTool, ClientCapabilities, ErrorObject, ListRootsResult, ReadResource, Root, RootsCapability,
 };
-use mcp_session::{Asker, CallError, CallOptions, ClientHandler, Gate, GateError, Session, SessionOptions};
+use mcp_session::{
+    Asker, CallError, CallOptions, ClientHandler, Gate, GateError, HandlerLimits, Session, SessionOptions,
+};
 use mcp_transport::testing::MemoryOptions;
 use serde_json::json;
 use support::*;
@@ -88,6 +90,68 @@ async fn f148_a_handler_that_calls_its_own_server_one_call_at_a_time_is_no_deadl
         assert!(matches!(refused, CallError::QueueTimeout { .. }), "{refused:?}");
         assert_eq!(began.elapsed(), seconds(2), "nothing but the queue was waited for");
         assert_gate_quiescent(&gate);
+        assert_quiescent(&it.session);
+    }
+}
+
+/// Whenever it is asked for roots, it calls the tool of its server once more, past the gate.
+#[derive(Default)]
+struct Recursive {
+    server: OnceLock<Session>,
+    asked: Mutex<u32>,
+}
+
+#[async_trait]
+impl ClientHandler for Recursive {
+    fn capabilities(&self) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.roots = Some(RootsCapability::default());
+        capabilities
+    }
+
+    async fn list_roots(&self, _: &Asker) -> Result<ListRootsResult, ErrorObject> {
+        *self.asked.lock().unwrap() += 1;
+        let session = self.server.get().unwrap();
+        match session.call(CallTool::new("any"), CallOptions::default()).await {
+            Ok(_) => Ok(ListRootsResult::new(Vec::new())),
+            Err(error) => Err(ErrorObject::new(-32603, error.to_string())),
+        }
+    }
+}
+
+/// The limit of requests at once would let a fourth one through, and more.
+#[tokio::test(start_paused = true)]
+async fn f121_a_handler_is_asked_three_deep_and_no_deeper() {
+    for is_legacy in [true, false] {
+        let handler = Arc::new(Recursive::default());
+        let limits = HandlerLimits::default().with_at_once(100);
+        let options =
+            SessionOptions::default().with_handler(Arc::clone(&handler) as _).with_handler_limits(limits);
+        let it = match is_legacy {
+            true => legacy_with(options, MemoryOptions::default()).await,
+            false => modern_with(options, MemoryOptions::default()).await,
+        };
+        handler.server.set(it.session.clone()).unwrap();
+        let calling = tokio::spawn(it.session.call(CallTool::new("any"), CallOptions::default()));
+        for depth in 1..=4 {
+            let call = it.peer.expect("tools/call").await;
+            if is_legacy {
+                it.peer.send(json!({"jsonrpc": "2.0", "id": depth, "method": "roots/list"})).await;
+            } else {
+                let asked = json!({"q": {"method": "roots/list"}});
+                it.peer
+                    .respond(call.id(), json!({"resultType": "input_required", "inputRequests": asked}))
+                    .await;
+            }
+        }
+        if is_legacy {
+            let refused = it.peer.receive().await.value;
+            assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(4), &json!(-32603)), "{refused}");
+            it.session.close(soon()).await;
+        }
+        let ended = calling.await.unwrap().unwrap_err();
+        assert_eq!(is_legacy, ended.is_session_gone(), "{ended}");
+        assert_eq!(*handler.asked.lock().unwrap(), 3);
         assert_quiescent(&it.session);
     }
 }

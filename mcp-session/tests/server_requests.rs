@@ -351,6 +351,28 @@ async fn f121_a_model_or_person_is_asked_ten_times_a_minute_and_folders_are_free
 }
 
 #[tokio::test(start_paused = true)]
+async fn f121_a_request_beyond_the_limits_is_refused_unread_and_what_cannot_be_read_counts() {
+    let desk = Desk::new();
+    let it = legacy_served_by(&desk).await;
+    for id in 0..4 {
+        elicit(&it.peer, json!(id), "wait").await;
+    }
+    request(&it.peer, json!("bad"), "elicitation/create", json!({"message": 7})).await;
+    let refused = it.peer.receive().await.value;
+    assert_eq!((&refused["id"], code(&refused)), (&json!("bad"), -32603), "{refused}");
+    desk.let_go(4);
+    for _ in 0..4 {
+        it.peer.receive().await;
+    }
+    for id in 0..6 {
+        request(&it.peer, json!(id), "sampling/createMessage", json!({"messages": 7})).await;
+        assert_eq!(code(&it.peer.receive().await.value), -32602);
+    }
+    elicit(&it.peer, json!(11), "now").await;
+    assert_eq!(code(&it.peer.receive().await.value), -32603, "ten were asked within a minute");
+}
+
+#[tokio::test(start_paused = true)]
 async fn f121_sessions_that_share_a_quota_count_together() {
     let desk = Desk::new();
     let limits = HandlerLimits::default().with_at_once(2).with_per_minute(3);

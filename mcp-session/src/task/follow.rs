@@ -27,8 +27,14 @@ pub(crate) enum FollowEnd {
 }
 
 /// Follows a task to its result, within `patience`: the hard limit is that of the whole, the soft one that
-/// of each question.
-pub(crate) async fn follow(session: Session, task: Task, patience: Patience, mode: RoundMode) -> FollowEnd {
+/// of each question; `depth` is that of the call.
+pub(crate) async fn follow(
+    session: Session,
+    task: Task,
+    patience: Patience,
+    mode: RoundMode,
+    depth: u8,
+) -> FollowEnd {
     let shared = &session.handle.shared;
     let task_id = task.task_id.clone();
     let watch = shared.tasks.watch(&task_id);
@@ -56,7 +62,7 @@ pub(crate) async fn follow(session: Session, task: Task, patience: Patience, mod
                 }
             }
             Step::Answer(_) if mode == RoundMode::ByHand => Step::GiveUp(unanswered()),
-            Step::Answer(required) => match answer(&session, &task_id, &required, patience).await {
+            Step::Answer(required) => match answer(&session, &task_id, &required, patience, depth).await {
                 Ok(()) => poll.wait(Instant::now()),
                 Err(error) => Step::GiveUp(error),
             },
@@ -70,10 +76,11 @@ async fn answer(
     task_id: &str,
     required: &InputRequired,
     patience: Patience,
+    depth: u8,
 ) -> Result<(), CallError> {
     let handle = &session.handle;
     let questions = questions(handle.shared.service.as_ref(), &Method::TOOLS_CALL, required)?;
-    let answers = Entries::from_iter(answer_all(handle, questions).await?);
+    let answers = Entries::from_iter(answer_all(handle, questions, depth).await?);
     match ask(session, &UpdateTask::new(task_id, answers), each(patience)).await {
         Ok(_) => Ok(()),
         Err(CallError::Peer(error)) => Err(CallError::Task(TaskFault::Untold(Box::new(error)))),

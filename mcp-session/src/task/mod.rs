@@ -12,6 +12,7 @@ use mcp_proto::{CallTool, CallToolResult, Entries, Era, Method, Payload, RawJson
 use tokio::time::Instant;
 
 use crate::call::Pass;
+use crate::depth;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::LiveSession;
 use crate::options::{CallOptions, TaskMode};
@@ -170,7 +171,7 @@ impl TaskHandle {
             Some(task) => Task::clone(task),
             None => self.get(options.clone()).await?,
         };
-        match follow(self.session.clone(), task, patience, options.rounds).await {
+        match follow(self.session.clone(), task, patience, options.rounds, depth::of_this_call()).await {
             FollowEnd::Over(Ok(result)) => read(&result),
             FollowEnd::GivenUp(error) | FollowEnd::Over(Err(error)) => Err(error),
         }
