@@ -171,7 +171,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Tells every server which folders and files it may work in; they never change.
+    /// Tells every server which folders and files it may work in;
+    /// [`Client::set_roots`] changes them.
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
         self.launch.serving.set_roots(roots.into_iter().collect());
         self
@@ -362,6 +363,11 @@ impl Launch {
             options.session = options.session.with_client_info(self.client_info.clone());
         }
         options
+    }
+
+    /// Answers servers with other roots from now on; `false` if there were none to be answered with.
+    pub(crate) fn change_roots(&self, roots: Vec<Root>) -> bool {
+        self.serving.change_roots(roots)
     }
 
     /// Lets the client answer what the server asks, unless somebody else does.

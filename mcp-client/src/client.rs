@@ -1,14 +1,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use mcp_lifecycle::{
     AddError, CallError, Removal, ServerEvent, ServerHandle, ServerStatus, Shutdown, Supervisor,
     SupervisorOptions,
 };
-use mcp_proto::{Redactor, Secret};
+use mcp_proto::{Redactor, Root, Secret};
 use mcp_transport::process::ProcessFactory;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 use crate::builder::{ClientBuilder, Entry, Launch};
 use crate::config::ServerConfig;
@@ -16,6 +20,9 @@ use crate::handlers::Handlers;
 use crate::offer::Offer;
 use crate::outcome::Failure;
 use crate::registry::ToolRegistry;
+
+/// How long a server may take to be told that the roots have changed.
+const ROOTS_LIMIT: Duration = Duration::from_secs(10);
 
 /// Many servers, each supervised on its own.
 ///
@@ -31,6 +38,11 @@ pub struct Client {
     /// Held while a server is added.
     adding: Mutex<()>,
 }
+
+/// The client was built without [`ClientBuilder::roots`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the client was built without roots")]
+pub struct NoRoots;
 
 impl Client {
     /// Begins a client.
@@ -49,6 +61,32 @@ impl Client {
         let supervisor = Arc::new(Supervisor::start(runtime, options));
         let shared = Arc::new(Shared::new(Arc::downgrade(&supervisor)));
         Self { supervisor, processes, launch, shared, adding: Mutex::default() }
+    }
+
+    /// Names other folders and files that the servers may work in, in the place of those of
+    /// [`ClientBuilder::roots`], and tells every connected server whose protocol version has a notice for
+    /// that; each is given 10 s to take it. Modern servers ask anew each time.
+    ///
+    /// # Errors
+    ///
+    /// The client was built without roots, so that no server knows that there are any; nothing has changed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future keeps the new roots; some servers may not be told.
+    pub async fn set_roots(&self, roots: impl IntoIterator<Item = Root>) -> Result<(), NoRoots> {
+        if !self.launch.change_roots(roots.into_iter().collect()) {
+            return Err(NoRoots);
+        }
+        let by = Instant::now() + ROOTS_LIMIT;
+        let tell = |server: ServerHandle| async move {
+            if let Err(error) = server.roots_changed(by).await {
+                tracing::debug!(server = server.name(), %error, "a server was not told that the roots have changed");
+            }
+        };
+        let mut telling: FuturesUnordered<_> = self.servers().into_iter().map(tell).collect();
+        while telling.next().await.is_some() {}
+        Ok(())
     }
 
     /// Adds a server and starts it.

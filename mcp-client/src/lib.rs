@@ -13,7 +13,7 @@ mod serving;
 
 // Starting.
 pub use builder::{ClientBuilder, StartError};
-pub use client::Client;
+pub use client::{Client, NoRoots};
 pub use mcp_transport::http::EndpointError;
 
 pub use config::{

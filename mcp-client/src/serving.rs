@@ -1,6 +1,6 @@
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use mcp_proto::{
@@ -19,7 +19,8 @@ type Answer<A> = Pin<Box<dyn Future<Output = Result<A, ErrorObject>> + Send>>;
 /// What the builder was told to do when a server asks: each kind on its own, a handler for the rest.
 #[derive(Clone, Default)]
 pub(crate) struct Serving {
-    roots: Option<Vec<Root>>,
+    /// The same list in every handler: it may change.
+    roots: Option<Arc<Mutex<Vec<Root>>>>,
     sampling: Option<Answering<CreateMessage, CreateMessageResult>>,
     form: Option<Answering<ElicitForm, ElicitResult>>,
     url: Option<Answering<ElicitUrl, ElicitResult>>,
@@ -28,7 +29,14 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn set_roots(&mut self, roots: Vec<Root>) {
-        self.roots = Some(roots);
+        self.roots = Some(Arc::new(Mutex::new(roots)));
+    }
+
+    /// Answers with other roots from now on; `false` if there were none to be answered with.
+    pub(crate) fn change_roots(&self, roots: Vec<Root>) -> bool {
+        let Some(all) = &self.roots else { return false };
+        *all.lock().unwrap_or_else(PoisonError::into_inner) = roots;
+        true
     }
 
     pub(crate) fn set_sampling<F, Fut>(&mut self, answer: F)
@@ -74,8 +82,9 @@ impl ClientHandler for Serving {
     fn capabilities(&self) -> ClientCapabilities {
         let mut all = self.rest.as_ref().map(|rest| rest.capabilities()).unwrap_or_default();
         if self.roots.is_some() {
-            // They never change.
-            all.roots = Some(RootsCapability::default());
+            let mut roots = RootsCapability::default();
+            roots.list_changed = true;
+            all.roots = Some(roots);
         }
         if self.sampling.is_some() {
             all.sampling = Some(SamplingCapability::default());
@@ -95,7 +104,10 @@ impl ClientHandler for Serving {
 
     async fn list_roots(&self, asker: &Asker) -> Result<ListRootsResult, ErrorObject> {
         match (&self.roots, &self.rest) {
-            (Some(roots), _) => Ok(ListRootsResult::new(roots.clone())),
+            (Some(roots), _) => {
+                let roots = roots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Ok(ListRootsResult::new(roots))
+            }
             (None, Some(rest)) => rest.list_roots(asker).await,
             (None, None) => Err(not_served()),
         }
@@ -170,11 +182,12 @@ mod tests {
         let mut serving = Serving::default();
         assert!(serving.handler().is_none());
         serving.set_roots(vec![Root::new("file:///a")]);
-        assert_eq!(declared(&serving), r#"{"roots":{}}"#);
+        assert_eq!(declared(&serving), r#"{"roots":{"listChanged":true}}"#);
         serving.set_form(async |_, _| Ok(ElicitResult::decline()));
-        assert_eq!(declared(&serving), r#"{"elicitation":{"form":{}},"roots":{}}"#);
+        assert_eq!(declared(&serving), r#"{"elicitation":{"form":{}},"roots":{"listChanged":true}}"#);
         serving.set_rest(Arc::new(Rest));
-        let rest = r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}"#;
+        let rest =
+            r#"{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"tools":{}}}"#;
         assert_eq!(declared(&serving), rest);
         assert!(serving.handler().is_some());
         // Whoever answers instead of the rest knows of no tools.

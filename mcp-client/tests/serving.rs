@@ -95,6 +95,10 @@ impl Behaviour for Curious {
         match frame.method() {
             Some("tools/call") => self.on_call(frame),
             None => self.on_answer(frame),
+            Some("notifications/roots/list_changed") => {
+                self.declared.lock().unwrap().push(json!("changed"));
+                Vec::new()
+            }
             Some("initialize") => {
                 self.declared.lock().unwrap().push(frame.params()["capabilities"].clone());
                 self.server.on_frame(frame, now)
@@ -119,6 +123,17 @@ impl Behaviour for Curious {
 
 /// Calls a tool of a curious server; answers with what the model would see, and what was declared.
 async fn call(is_modern: bool, options: ServerOptions, builder: ClientBuilder) -> (Value, Value) {
+    let (answer, declared) = call_after(is_modern, options, builder, async |_| {}).await;
+    (answer, declared.last().unwrap().clone())
+}
+
+/// As `call`, once `before` is done; answers with all that the server was told in the meantime.
+async fn call_after(
+    is_modern: bool,
+    options: ServerOptions,
+    builder: ClientBuilder,
+    before: impl AsyncFnOnce(&Client),
+) -> (Value, Vec<Value>) {
     let script = if is_modern { ServerScript::modern() } else { ServerScript::legacy() };
     let memory = MemoryConnector::new();
     let declared = Arc::new(Mutex::new(Vec::new()));
@@ -129,13 +144,14 @@ async fn call(is_modern: bool, options: ServerOptions, builder: ClientBuilder) -
     let client = builder.connector("files", Arc::new(memory), options, []).start(&Handle::current()).unwrap();
     let status = client.server("files").unwrap().settled(Instant::now() + Duration::from_secs(60)).await;
     assert!(status.state.is_ready(), "{status:?}");
+    before(&client).await;
     let asked = json!({"server": "files", "tool": "echo", "arguments": {"message": "x"}});
     let answer = client.handlers().call_tool(&asked.to_string()).await;
     let report = client.shutdown().await;
     assert!(report.is_clean(), "{report:?}");
     servers.abort();
-    let first = declared.lock().unwrap().last().unwrap().clone();
-    (serde_json::from_str(&answer).unwrap(), first)
+    let declared = declared.lock().unwrap().clone();
+    (serde_json::from_str(&answer).unwrap(), declared)
 }
 
 /// What the server was told, out of the result of its tool.
@@ -172,13 +188,14 @@ async fn a_program_answers_what_servers_of_both_eras_ask() {
             });
         let (answer, declared) = call(is_modern, ServerOptions::default(), builder).await;
         let told = told(&answer);
+        let roots = if is_modern { json!({}) } else { json!({"listChanged": true}) };
         assert_eq!(told["form"], json!({"action": "accept", "content": {}}));
         assert_eq!(told["roots"], json!({"roots": [{"uri": "file:///work"}]}));
         assert_eq!(told["sampling"]["content"]["text"], "said");
         assert_eq!(told["url"], json!({"action": "decline"}));
         assert_eq!(
             declared,
-            json!({"elicitation": {"form": {}, "url": {}}, "roots": {}, "sampling": {}}),
+            json!({"elicitation": {"form": {}, "url": {}}, "roots": roots, "sampling": {}}),
             "modern {is_modern}"
         );
         let mut askers = askers.lock().unwrap().clone();
@@ -227,4 +244,28 @@ async fn the_handler_of_a_server_comes_before_that_of_the_client() {
     let (answer, _) =
         call(false, ServerOptions::default(), builder().roots([Root::new("file:///set")])).await;
     assert_eq!(told(&answer)["roots"]["roots"][0]["uri"], "file:///set");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f167_new_roots_are_told_to_servers_that_have_a_notice_for_it_and_answered_to_all() {
+    for is_modern in [true, false] {
+        let builder = Client::builder()
+            .roots([Root::new("file:///work")])
+            .on_sampling(async |_, _| Ok(CreateMessageResult::new("m", SamplingContent::text("said"))))
+            .on_elicitation(async |_, _| Ok(ElicitResult::decline()))
+            .on_url_elicitation(async |_, _| Ok(ElicitResult::decline()));
+        let (answer, declared) = call_after(is_modern, ServerOptions::default(), builder, async |client| {
+            // Nobody has asked in between: what is told once covers all of it.
+            client.set_roots([Root::new("file:///other")]).await.unwrap();
+            client.set_roots([Root::new("file:///new")]).await.unwrap();
+        })
+        .await;
+        assert_eq!(told(&answer)["roots"], json!({"roots": [{"uri": "file:///new"}]}));
+        let changes = declared.iter().filter(|told| **told == json!("changed")).count();
+        assert_eq!(changes, usize::from(!is_modern));
+    }
+    let (_, _) = call_after(false, ServerOptions::default(), Client::builder(), async |client| {
+        assert_eq!(client.set_roots([]).await, Err(mcp_client::NoRoots));
+    })
+    .await;
 }

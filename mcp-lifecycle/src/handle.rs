@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mcp_proto::{CallTool, CallToolResult, Paginated, PeerInfo, Request, SubscriptionFilter};
+use mcp_proto::{CallTool, CallToolResult, Method, Paginated, PeerInfo, Request, SubscriptionFilter};
 use mcp_session::{CallOptions, ListLimits, Listed, StartedTask, SubscribeOptions, Subscription};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -140,6 +140,25 @@ impl ServerHandle {
         options: CallOptions,
     ) -> Result<CallToolResult, CallError> {
         crate::call::task_result(&self.server, task_id, options).await
+    }
+
+    /// Tells the server that the roots have changed, if it is connected; see
+    /// [`Session::roots_changed`](mcp_session::Session::roots_changed). One that connects later asks anew.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::roots_changed`](mcp_session::Session::roots_changed).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Session::roots_changed`](mcp_session::Session::roots_changed).
+    pub async fn roots_changed(&self, by: Instant) -> Result<(), CallError> {
+        let Some(session) = self.server.gate.session() else { return Ok(()) };
+        session.roots_changed(by).await.map_err(|error| CallError::Session {
+            server: Arc::clone(&self.server.name),
+            method: Method::ROOTS_LIST_CHANGED,
+            error,
+        })
     }
 
     /// What the server offers, also while it sleeps; `None` before it was first ready, and while it is

@@ -244,6 +244,10 @@ pub enum UnsupportedWhy {
     /// [`ClientHandler`](crate::ClientHandler) serves what it asks for.
     #[error("it wants further input before it answers")]
     InputRequired,
+    /// It is only sent by a client that has declared it, and the [`ClientHandler`](crate::ClientHandler) of
+    /// this one has not.
+    #[error("this client has not declared it")]
+    Undeclared,
     /// The agreed version lacks a part of the request that cannot be left out.
     #[error("{0}")]
     Version(NotInVersion),

@@ -193,6 +193,12 @@ impl Gate {
         Ok(LiveSession { permit, session, generation: published.newest })
     }
 
+    /// The session that calls are let through to now, for what needs no permit.
+    #[must_use]
+    pub fn session(&self) -> Option<Session> {
+        self.published().session.clone()
+    }
+
     /// Permits that are taken: calls in flight and guards that are held.
     #[must_use]
     pub fn in_flight(&self) -> usize {

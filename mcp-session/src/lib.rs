@@ -18,6 +18,7 @@ mod pace;
 mod pending;
 mod progress;
 mod quota;
+mod roots;
 mod rounds;
 mod served;
 mod service;

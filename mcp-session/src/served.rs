@@ -113,6 +113,9 @@ impl Shared {
         // Before it is read: a flood costs no more than being refused, and what cannot be read counts too.
         let place = service.quota.admit(method)?;
         let request = service.read(method, params)?;
+        if matches!(request, ServerRequest::ListRoots(_)) {
+            self.roots.on_asked();
+        }
         let mut served = self.served();
         // Meanwhile the answer to a call may have brought another one.
         if served.has(id) {

@@ -64,6 +64,11 @@ impl Service {
         if is_declared { Ok(()) } else { Err(not_served()) }
     }
 
+    /// Whether the server was promised to be told when the roots change.
+    pub(crate) fn tells_of_roots(&self) -> bool {
+        self.declared.roots.as_ref().is_some_and(|declared| declared.list_changed)
+    }
+
     /// People and models can be asked in several manners, each declared on its own.
     fn check_manner(&self, request: &ServerRequest) -> Result<(), ErrorObject> {
         let declared = &self.declared;

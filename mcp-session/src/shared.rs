@@ -17,6 +17,7 @@ use crate::inbox::Inbox;
 use crate::next_round::NextRound;
 use crate::options::{IdSource, SessionOptions};
 use crate::pending::{Door, Patience, PendingTable, Timer};
+use crate::roots::RootsNotice;
 use crate::served::Served;
 use crate::service::Service;
 use crate::slot::{Ended, Kept, Slot, Tried};
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     table: Arc<Table>,
     served: Mutex<Served>,
     pub(crate) unsolicited: Unsolicited,
+    pub(crate) roots: RootsNotice,
     pub(crate) tasks: Tasks,
     task_cancels: Arc<Count>,
     closed: watch::Sender<Option<Closed>>,
@@ -146,6 +148,7 @@ impl Shared {
             table: Arc::new(Table(Mutex::new(PendingTable::new(options.max_pending.max(1))))),
             served: Mutex::default(),
             unsolicited: Unsolicited::default(),
+            roots: RootsNotice::default(),
             tasks: Tasks::default(),
             task_cancels: Arc::default(),
             closed: watch::Sender::new(None),

@@ -1,0 +1,103 @@
+//! Telling a server that the roots have changed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use mcp_proto::{ClientCapabilities, RootsCapability};
+use mcp_session::{CallError, SessionOptions, UnsupportedWhy};
+use mcp_transport::CloseReason;
+use mcp_transport::testing::{MemoryOptions, ScriptedPeer};
+use serde_json::json;
+use support::desk::Desk;
+use support::*;
+
+/// A handler that has declared that it tells of changes, or that it does not.
+fn desk(tells: bool) -> Arc<Desk> {
+    let mut roots = RootsCapability::default();
+    roots.list_changed = tells;
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.roots = Some(roots);
+    Desk::serving(capabilities)
+}
+
+fn served_by(desk: &Arc<Desk>) -> SessionOptions {
+    SessionOptions::default().with_handler(Arc::clone(desk) as _)
+}
+
+fn notices(peer: &ScriptedPeer) -> usize {
+    methods(peer).iter().filter(|method| *method == "notifications/roots/list_changed").count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn f167_changes_are_told_once_until_the_server_has_asked() {
+    let desk = desk(true);
+    let it = legacy_with(served_by(&desk), MemoryOptions::default()).await;
+    let initialize =
+        it.peer.transcript().into_iter().find(|frame| frame.method() == Some("initialize")).unwrap();
+    assert_eq!(initialize.params()["capabilities"]["roots"], json!({"listChanged": true}));
+    for round in 1..=3 {
+        for _ in 0..5 {
+            it.session.roots_changed(soon()).await.unwrap();
+        }
+        settle().await;
+        assert_eq!(notices(&it.peer), round);
+        it.peer.send(json!({"jsonrpc": "2.0", "id": round, "method": "roots/list"})).await;
+        settle().await;
+    }
+    assert_eq!(desk.asked().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_was_given_up_is_sent_with_the_next_change() {
+    let it = legacy_with(served_by(&desk(true)), MemoryOptions::default().with_queue(1)).await;
+    it.peer.pause_reading();
+    let mut telling: Vec<_> = (0..2)
+        .map(|_| {
+            let session = it.session.clone();
+            ByHand::new(async move { session.roots_changed(soon()).await })
+        })
+        .collect();
+    let stuck = tokio::spawn({
+        let session = it.session.clone();
+        async move { session.call(mcp_proto::Ping::default(), Default::default()).await.map(drop) }
+    });
+    settle().await;
+    assert!(telling[0].poll().is_pending(), "the server does not read");
+    drop(telling.remove(0));
+    it.peer.resume();
+    settle().await;
+    assert_eq!(notices(&it.peer), 0);
+    assert!(telling[0].poll().is_ready());
+    settle().await;
+    assert_eq!(notices(&it.peer), 1);
+    stuck.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_that_was_not_declared_or_that_the_era_does_not_have() {
+    let undeclared = legacy_with(served_by(&desk(false)), MemoryOptions::default()).await;
+    let error = undeclared.session.roots_changed(soon()).await.unwrap_err();
+    assert!(matches!(error, CallError::Unsupported { why: UnsupportedWhy::Undeclared, .. }), "{error}");
+    let unserved = legacy().await;
+    assert!(unserved.session.roots_changed(soon()).await.is_err());
+    let modern = modern_with(served_by(&desk(true)), MemoryOptions::default()).await;
+    modern.session.roots_changed(soon()).await.unwrap();
+    settle().await;
+    for it in [&undeclared, &unserved, &modern] {
+        assert_eq!(notices(&it.peer), 0);
+    }
+    let gone = legacy_with(served_by(&desk(true)), MemoryOptions::default()).await;
+    gone.peer.close(CloseReason::EndOfStream);
+    settle().await;
+    let error = gone.session.roots_changed(soon()).await.unwrap_err();
+    assert!(error.is_session_gone(), "{error}");
+}
