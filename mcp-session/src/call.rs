@@ -120,7 +120,7 @@ pub(crate) enum Pass {
     Session,
     /// With a permit of a gate, free as soon as the call has ended.
     Gate(Permit),
-    /// With a permit of a gate, handed back with the answer.
+    /// With a permit of a gate, kept for the next page of a list.
     GateAndBack(Permit),
 }
 
@@ -168,11 +168,11 @@ impl RawCall {
         Self { handle, id, method, state }
     }
 
-    /// Polls for the final result; with it comes the permit, if the call was to hand it back.
+    /// Polls for the final result; with it comes the place of the next page, where one may follow.
     pub(crate) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(Payload, Option<Permit>), CallError>> {
+    ) -> Poll<Result<(Payload, Option<NextRound>), CallError>> {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Refused(error) => return Poll::Ready(Err(error)),
             State::Ready(start) => self.state = State::InFlight(start.begin(&self.handle.shared, self.id)?),
@@ -205,7 +205,7 @@ impl RawCall {
     }
 
     /// What the end of a request means for the call; `None` if a further round has begun.
-    fn on_ended(&mut self, ended: Ended) -> Option<Result<(Payload, Option<Permit>), CallError>> {
+    fn on_ended(&mut self, ended: Ended) -> Option<Result<(Payload, Option<NextRound>), CallError>> {
         let (State::InFlight(call) | State::Gathering(call, _)) =
             std::mem::replace(&mut self.state, State::Done)
         else {
@@ -223,9 +223,9 @@ impl RawCall {
                 if let Kept::Task(place) = &kept {
                     place.settle();
                 }
-                Ok((result, kept.into_permit()))
+                Ok((result, None))
             }
-            Ok(Reply::Complete(result)) => Ok((result, kept.into_permit())),
+            Ok(Reply::Complete(result)) => Ok((result, kept.into_place())),
             Ok(Reply::Task(_, task)) => {
                 self.follow(call, *task, kept);
                 return None;
@@ -247,7 +247,7 @@ impl RawCall {
         let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
         let gathering = rounds.gather(&self.handle, &self.method, required, origin.depth)?;
         let place = match kept {
-            Kept::Round(place) => place,
+            Kept::Place(place) => place,
             // Nobody could see before now that it asks for input.
             other => {
                 let permit = other.into_permit();
@@ -378,7 +378,7 @@ impl Start {
             Pass::Gate(_) | Pass::GateAndBack(_) => Door::Gate,
         };
         let keeps = match (&pass, &rounds) {
-            (Pass::GateAndBack(_), _) => Keeps::ForNextPage,
+            (Pass::GateAndBack(_), _) => Keeps::ForNextPage(patience),
             (_, Some(rounds)) => rounds.keeps(),
             (_, None) => Keeps::Nothing,
         };

@@ -283,8 +283,8 @@ impl LiveSession {
         self.session.start_raw(method, &params, options, Pass::Gate(self.permit))
     }
 
-    /// Fetches all pages of a list under this one permit; see [`Session::list`]. Between two pages the permit
-    /// is with this future: one that is neither polled nor dropped keeps it.
+    /// Fetches all pages of a list under this one permit; see [`Session::list`]. The permit is free when the
+    /// list has ended, at its deadline at the latest, also if nobody polls this future.
     ///
     /// # Errors
     ///

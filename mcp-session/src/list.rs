@@ -77,12 +77,13 @@ impl ListLimits {
 /// Fetches page after page, under one permit if there is one.
 pub(crate) async fn fetch<R: Paginated>(
     session: &Session,
-    mut permit: Option<Permit>,
+    permit: Option<Permit>,
     options: CallOptions,
     limits: ListLimits,
 ) -> Result<Listed<R::Item>, CallError> {
     let mut options = session.handle.for_whole_list(options);
     let is_gated = permit.is_some();
+    let mut pass = permit.map_or(Pass::Session, Pass::GateAndBack);
     let mut items = Vec::new();
     let mut cursor = None;
     let mut seen = SeenPages::default();
@@ -91,20 +92,11 @@ pub(crate) async fn fetch<R: Paginated>(
         if page == limits.max_pages {
             return Ok(Listed { items, truncated: Some(Truncated::Pages) });
         }
-        let pass = permit.take().map_or(Pass::Session, Pass::GateAndBack);
-        debug_assert_eq!(
-            is_gated,
-            matches!(pass, Pass::GateAndBack(_)),
-            "the permit comes back with the page"
-        );
         let mut call = session.start(R::METHOD, &R::page(cursor.clone()), None, options.clone(), pass);
         // What was waited before the list began is no matter of the pages after the first.
         options.began = None;
-        let result = match poll_fn(|cx| call.poll_answer(cx)).await {
-            Ok((result, returned)) => {
-                permit = returned;
-                result
-            }
+        let (result, place) = match poll_fn(|cx| call.poll_answer(cx)).await {
+            Ok(answered) => answered,
             Err(error) if page > 0 && error.is_timeout() => {
                 return Ok(Listed { items, truncated: Some(Truncated::Deadline) });
             }
@@ -128,6 +120,20 @@ pub(crate) async fn fetch<R: Paginated>(
         if cursor.is_none() {
             break;
         }
+        pass = match place {
+            _ if !is_gated => Pass::Session,
+            // Nobody could see that another page follows, before it was read.
+            None => Pass::Again,
+            Some(place) => match place.take_permit() {
+                Some(permit) => Pass::GateAndBack(permit),
+                None => match place.ended().await {
+                    error if error.is_timeout() => {
+                        return Ok(Listed { items, truncated: Some(Truncated::Deadline) });
+                    }
+                    error => return Err(error),
+                },
+            },
+        };
     }
     if let Some(listing) = listing {
         session.tool_headers().end_listing(listing);

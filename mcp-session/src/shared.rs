@@ -113,8 +113,8 @@ impl Role {
 /// For what an answered call keeps its permit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keeps {
-    /// For the next page of a list.
-    ForNextPage,
+    /// For the next page of a list, should there be one before the list must end.
+    ForNextPage(Patience),
     /// For a further round within these limits, should the answer ask for input.
     ForNextRound(Patience),
     /// For the task that the answer may be, or for a further round.
@@ -185,14 +185,16 @@ impl Shared {
             Role::Task(ticket) => drop(ticket),
         }
         let kept = match (&result, keeps) {
-            (Ok(_), Keeps::ForNextPage) => permit.map_or(Kept::Nothing, Kept::Permit),
+            (Ok(result), Keeps::ForNextPage(patience)) if may_go_on(result) => {
+                Kept::Place(self.next_round(permit, Keeps::Nothing, patience, origin))
+            }
             (Ok(result), Keeps::ForTask(patience)) if may_be_task(result) => {
                 self.keep_for_task(result, permit, patience, origin)
             }
             (Ok(result), Keeps::ForNextRound(patience) | Keeps::ForTask(patience))
                 if may_ask_for_input(result) =>
             {
-                Kept::Round(self.next_round(permit, keeps, patience, origin))
+                Kept::Place(self.next_round(permit, keeps, patience, origin))
             }
             // With nothing further to send, the permit is free before the caller can see the answer.
             _ => {
@@ -203,7 +205,7 @@ impl Shared {
         slot.end(Ended { result, kept });
     }
 
-    /// Takes the place of the next round of a call. If the session has ended, so has the round.
+    /// Takes the place of the next round of a call, or of the next page of a list. If the session has ended, so has the round.
     pub(crate) fn next_round(
         &self,
         permit: Option<Permit>,
@@ -236,7 +238,7 @@ impl Shared {
         }
         if may_ask_for_input(result) {
             let keeps = Keeps::ForTask(patience);
-            return Kept::Round(self.next_round(permit, keeps, patience, origin));
+            return Kept::Place(self.next_round(permit, keeps, patience, origin));
         }
         drop(permit);
         Kept::Nothing
@@ -377,6 +379,11 @@ impl Shared {
 /// some text keeps a place and a permit until then, and only who writes it with escapes goes on without.
 fn may_ask_for_input(result: &Payload) -> bool {
     memmem::find(result.as_bytes(), b"input_required").is_some()
+}
+
+/// Whether another page of a list may follow; as above.
+fn may_go_on(page: &Payload) -> bool {
+    memmem::find(page.as_bytes(), b"nextCursor").is_some()
 }
 
 /// Whether an answer may be a task; as above.

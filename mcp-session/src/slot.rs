@@ -61,20 +61,26 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub(crate) enum Kept {
     Nothing,
-    /// The permit, for the next page of a list.
-    Permit(Permit),
-    /// A place, if the answer asks for input.
-    Round(NextRound),
+    /// A place, if something follows: a page, or a round.
+    Place(NextRound),
     /// A place, if the answer is a task.
     Task(TaskPlace),
 }
 
 impl Kept {
-    /// The permit alone; a place is given up, and with it the task.
+    /// The place alone; a task is given up.
+    pub(crate) fn into_place(self) -> Option<NextRound> {
+        match self {
+            Self::Place(place) => Some(place),
+            Self::Nothing | Self::Task(_) => None,
+        }
+    }
+
+    /// The permit alone, if nobody has freed it; a place is given up, and with it the task.
     pub(crate) fn into_permit(self) -> Option<Permit> {
         match self {
-            Self::Permit(permit) => Some(permit),
-            Self::Nothing | Self::Round(_) | Self::Task(_) => None,
+            Self::Place(place) => place.take_permit(),
+            Self::Nothing | Self::Task(_) => None,
         }
     }
 }

@@ -10,8 +10,10 @@
 
 mod support;
 
+use std::num::NonZeroUsize;
+
 use mcp_proto::{ListResources, ListTools, Tool};
-use mcp_session::{CallError, CallOptions, CallOutcome, ListLimits, Listed, Session, Truncated};
+use mcp_session::{CallError, CallOptions, CallOutcome, Gate, ListLimits, Listed, Session, Truncated};
 use mcp_transport::testing::{Received, ScriptedPeer};
 use serde_json::{Value, json};
 use support::*;
@@ -246,4 +248,54 @@ async fn what_was_waited_before_the_list_counts_against_its_first_page_only() {
 
     let late = it.session.list::<ListTools>(options, ListLimits::default()).await.unwrap_err();
     assert!(late.is_timeout() && late.outcome() == CallOutcome::NotSent, "{late}");
+}
+
+/// The next page would need somebody who polls; the permit does not.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_nobody_polls_between_two_pages_gives_its_permit_back_at_its_deadline() {
+    for is_lost in [false, true] {
+        let it = legacy().await;
+        let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 8);
+        let live = gate.enter(soon()).await.unwrap();
+        let options = CallOptions::default().with_deadline(Instant::now() + seconds(10));
+        let mut listing = ByHand::new(live.list::<ListTools>(options, ListLimits::default()));
+        assert!(listing.poll().is_pending());
+        let request = it.peer.expect("tools/list").await;
+        it.peer.respond(request.id(), page(&["a"], Some("2"))).await;
+        tokio::time::sleep(seconds(9)).await;
+        assert_eq!(gate.in_flight(), 1, "it may go on");
+        if is_lost {
+            it.peer.close(mcp_transport::CloseReason::EndOfStream);
+        }
+        tokio::time::sleep(seconds(1)).await;
+        settle().await;
+        assert_gate_quiescent(&gate);
+        assert_quiescent(&it.session);
+        let std::task::Poll::Ready(listed) = listing.poll() else { panic!("not over") };
+        match listed {
+            Ok(listed) => {
+                assert_eq!((names(&listed), listed.truncated), (vec!["a"], Some(Truncated::Deadline)));
+                assert!(!is_lost);
+            }
+            Err(error) => assert!(is_lost && error.is_session_gone(), "{error}"),
+        }
+        assert_eq!(methods(&it.peer).iter().filter(|method| *method == "tools/list").count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_goes_on_also_where_nobody_could_see_that_it_would() {
+    let it = legacy().await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 8);
+    let live = gate.enter(soon()).await.unwrap();
+    let listing = tokio::spawn(live.list::<ListTools>(CallOptions::default(), ListLimits::default()));
+    let request = it.peer.expect("tools/list").await;
+    let id = request.value["id"].as_i64().unwrap();
+    // The name of the member is written with an escape.
+    it.peer
+        .send_raw(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[],"next\u0043ursor":"2"}}}}"#))
+        .await;
+    serve(&it.peer, &[(Some("2"), page(&["b"], Some("3"))), (Some("3"), page(&["c"], None))]).await;
+    assert_eq!(names(&listing.await.unwrap().unwrap()), ["b", "c"]);
+    assert_gate_quiescent(&gate);
 }
