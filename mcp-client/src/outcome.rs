@@ -169,7 +169,9 @@ impl FailureKind {
         match error {
             SessionError::Encode(_) | SessionError::Header(HeaderFault::Arguments(_)) => Self::Arguments,
             SessionError::Header(_) => Self::Unsupported,
-            SessionError::Input { .. } | SessionError::InputRequired(_) => Self::Input,
+            SessionError::Input { .. } | SessionError::InputRequired(_) | SessionError::UrlsRequired(_) => {
+                Self::Input
+            }
             SessionError::Overloaded => Self::Overloaded,
             SessionError::Http(_) if error.is_rate_limited() => Self::Overloaded,
             SessionError::Peer(_) => Self::Rejected,

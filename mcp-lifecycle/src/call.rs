@@ -438,6 +438,7 @@ impl<'a> Path<'a> {
             | Error::InputRequired(_)
             | Error::Protocol(_)
             | Error::Task(_)
+            | Error::UrlsRequired(_)
             | Error::Unsupported { why: UnsupportedWhy::InputRequired, .. }
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.change_account(Account::on_answer);

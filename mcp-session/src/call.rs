@@ -26,6 +26,7 @@ use crate::shared::{Entry, Farewell, Keeps, Origin, Role, Shared};
 use crate::slot::{Ended, Found, Kept, Sending, Show, Slot};
 use crate::subscription::SubscriptionLane;
 use crate::task::{FollowEnd, Following, TaskPlace, follow};
+use crate::urls::UrlsRequired;
 
 /// A call in progress: a future of its result.
 ///
@@ -42,6 +43,11 @@ use crate::task::{FollowEnd, Following, TaskPlace, follow};
 /// at most. The permit is kept meanwhile. The time-out of the call rests while input is gathered, and
 /// each round has the whole of it; the deadline goes on and ends the call in any case. Where a person is
 /// asked, give a deadline that a person can keep.
+///
+/// A server of 2025-11-25 may refuse a request until a person has opened URLs. Where the handler opens them,
+/// it is asked in the same way, and the request repeated once: when the server tells that it is done, or
+/// with half the time of the call left. Otherwise the call ends with
+/// [`CallError::UrlsRequired`].
 ///
 /// # Tasks
 ///
@@ -212,11 +218,14 @@ impl RawCall {
             return None;
         };
         let Ended { result, kept } = ended;
-        let reply = result.and_then(|result| match self.handle.shared.agreed.get() {
-            Some(agreed) => agreed.reply(self.handle.shared.transport.streams(), &self.method, result),
-            None => Ok(Reply::Complete(result)),
-        });
-        let has_begun = call.rounds.as_ref().is_some_and(Rounds::has_begun);
+        let reply = match (result, self.handle.shared.agreed.get()) {
+            (Ok(result), Some(agreed)) => {
+                agreed.reply(self.handle.shared.transport.streams(), &self.method, result)
+            }
+            (Ok(result), None) => Ok(Reply::Complete(result)),
+            (Err(error), Some(agreed)) => Err(agreed.read_error(error)),
+            (Err(error), None) => Err(error),
+        };
         let is_taken = call.rounds.as_ref().is_some_and(|rounds| rounds.tasks() == TaskMode::ByHand);
         let end = match reply {
             Ok(Reply::Complete(result) | Reply::Task(result, _)) if is_taken => {
@@ -234,18 +243,46 @@ impl RawCall {
                 Ok(()) => return None,
                 Err(error) => Err(error),
             },
-            Err(error) if has_begun => Err(error.of_later_round()),
-            Err(error) => Err(error),
+            Err(CallError::UrlsRequired(required)) => match self.begin_opening(call, required, kept) {
+                Ok(()) => return None,
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(explained(call.rounds.as_ref(), error)),
         };
         Some(end)
     }
 
-    /// Goes over to the place of the next round, before anything is asked.
-    fn begin_round(&mut self, call: InFlight, required: InputRequired, kept: Kept) -> Result<(), CallError> {
-        let InFlight { progress, rounds, origin, .. } = call;
+    /// Goes over to the next round, for which the server wants input.
+    fn begin_round(
+        &mut self,
+        mut call: InFlight,
+        required: InputRequired,
+        kept: Kept,
+    ) -> Result<(), CallError> {
         let why = UnsupportedWhy::InputRequired;
+        let rounds = call.rounds.take();
         let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
-        let gathering = rounds.gather(&self.handle, &self.method, required, origin.depth)?;
+        let gathering = rounds.gather(&self.handle, &self.method, required, call.origin.depth)?;
+        self.go_over(call, rounds, gathering, kept);
+        Ok(())
+    }
+
+    /// Goes over to the repeat of a request that was refused until a person has opened URLs.
+    fn begin_opening(
+        &mut self,
+        mut call: InFlight,
+        required: Box<UrlsRequired>,
+        kept: Kept,
+    ) -> Result<(), CallError> {
+        let Some(mut rounds) = call.rounds.take() else { return Err(CallError::UrlsRequired(required)) };
+        let opening = rounds.open_urls(&self.handle, required, call.origin.depth)?;
+        self.go_over(call, rounds, opening, kept);
+        Ok(())
+    }
+
+    /// Goes over to the place of the next round, before anything is asked.
+    fn go_over(&mut self, call: InFlight, rounds: Rounds, gathering: Gathering, kept: Kept) {
+        let InFlight { progress, origin, .. } = call;
         let place = match kept {
             Kept::Place(place) => place,
             // Nobody could see before now that it asks for input.
@@ -258,7 +295,6 @@ impl RawCall {
         let slot = Arc::clone(&place.slot);
         let call = InFlight { slot, progress, rounds: Some(rounds), origin, _place: Some(place) };
         self.state = State::Gathering(call, gathering);
-        Ok(())
     }
 
     /// Goes over to the place of a task, and follows it from there.
@@ -301,8 +337,18 @@ impl RawCall {
     /// Ends the call between two rounds: the server waits for nothing, so there is nothing to cancel.
     fn give_in(&mut self, error: CallError) -> CallError {
         // With its place. Somebody else may have ended it a moment before; it ends once, here.
-        self.state = State::Done;
-        error.of_later_round()
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Gathering(call, _) => explained(call.rounds.as_ref(), error),
+            _ => error,
+        }
+    }
+}
+
+/// What an error says of a call, after what has happened to it before.
+fn explained(rounds: Option<&Rounds>, error: CallError) -> CallError {
+    match rounds {
+        Some(rounds) => rounds.explain(error),
+        None => error,
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use mcp_proto::tasks::{CreateTaskResult, Task};
 use mcp_proto::{
-    Cancelled, ClientCapabilities, DecodeError, Entries, Era, Frame, InputRequired, LogLevel, Message,
-    MetaMembers, Method, Notification, Payload, PeerInfo, ProtocolVersion, RawJson, RequestId, ResultType,
-    SubscriptionFilter, encode_header_value, encode_notification, extension, meta_key, parse_frame,
+    Cancelled, ClientCapabilities, DecodeError, Entries, Era, ErrorMeaning, Frame, InputRequired, LogLevel,
+    Message, MetaMembers, Method, Notification, Payload, PeerInfo, ProtocolVersion, RawJson, RequestId,
+    ResultType, SubscriptionFilter, encode_header_value, encode_notification, extension, meta_key,
+    parse_frame,
 };
 use mcp_transport::{MirroredHeader, Outbound, Streams};
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::options::TaskMode;
 use crate::tool_headers::ToolHeaders;
+use crate::urls::UrlsRequired;
 
 /// What an answer is.
 #[derive(Debug)]
@@ -238,6 +240,17 @@ impl Agreed {
             Era::Legacy => result.decode::<CreateTaskResult>().ok().map(|created| created.task),
             Era::Modern if ResultType::of(result) == Ok(ResultType::Task) => Task::of_created(result).ok(),
             Era::Modern => None,
+        }
+    }
+
+    /// Reads an error of the server that has a meaning for every call.
+    pub(crate) fn read_error(&self, error: CallError) -> CallError {
+        let CallError::Peer(error) = error else { return error };
+        match error.meaning(self.peer.version) {
+            ErrorMeaning::UrlElicitationRequired(required) => {
+                CallError::UrlsRequired(Box::new(UrlsRequired::new(required)))
+            }
+            _ => CallError::Peer(error),
         }
     }
 

@@ -8,6 +8,8 @@ use mcp_proto::{
 };
 use mcp_transport::{BrokenWhy, Closed, Dispatch, Rejection};
 
+use crate::urls::UrlsRequired;
+
 /// A call ended without a value.
 ///
 /// [`outcome`](Self::outcome) tells whether the server can have acted on it. No variant holds bytes
@@ -97,6 +99,10 @@ pub enum CallError {
         /// What is missing.
         why: UnsupportedWhy,
     },
+    /// A person must open URLs before the server serves the request (2025-11-25), and has not; the server
+    /// has not acted on it. Have them opened, then make the call again.
+    #[error("the server wants a person to open URLs before it serves the request: {}", .0.why)]
+    UrlsRequired(Box<UrlsRequired>),
 }
 
 /// A session could not be opened.
@@ -253,6 +259,29 @@ pub enum UnsupportedWhy {
     Version(NotInVersion),
 }
 
+/// Why URLs that a server wants to be opened were not, or to no avail.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlsUnopened {
+    /// The person has declined, or gone away without a decision.
+    #[error("the person has not agreed")]
+    Declined,
+    /// The handler failed, or may not be asked: the error says why.
+    #[error("nobody could be asked: {0}")]
+    Refused(Box<ErrorObject>),
+    /// They were opened, the request was repeated, and the server asks for the same, or for more.
+    #[error("they were opened, and it still does")]
+    Repeated,
+    /// They are more than a client opens at once.
+    #[error("they are more than {0}")]
+    TooMany(usize),
+    /// No [`ClientHandler`](crate::ClientHandler) opens URLs, the call was made with
+    /// [`CallOptions::with_rounds_by_hand`](crate::CallOptions::with_rounds_by_hand), or it fetches a list
+    /// under a permit.
+    #[error("nothing here asks a person")]
+    Unserved,
+}
+
 /// A member cannot be added to the `_meta` of a request. The caller is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -276,7 +305,7 @@ impl CallError {
             Self::Encode(_) | Self::Header(_) | Self::Overloaded | Self::QueueTimeout { .. } => {
                 CallOutcome::NotSent
             }
-            Self::Peer(_) => CallOutcome::Rejected,
+            Self::Peer(_) | Self::UrlsRequired(_) => CallOutcome::Rejected,
             // A server that fails may have begun.
             Self::Http(rejection) if rejection.status >= 500 => CallOutcome::Unknown,
             Self::Http(_) => CallOutcome::Rejected,
@@ -309,6 +338,18 @@ impl CallError {
             }
             _ => self,
         }
+    }
+
+    /// The same error of a call that the server had refused before, and that was not sent again.
+    pub(crate) fn of_refused(mut self) -> Self {
+        if let Self::FrameTooLarge { dispatch, .. }
+        | Self::SessionGone { dispatch, .. }
+        | Self::Timeout { dispatch, .. } = &mut self
+            && *dispatch == Dispatch::NotSent
+        {
+            *dispatch = Dispatch::Refused;
+        }
+        self
     }
 
     fn in_next_round(&self) -> Self {
@@ -436,7 +477,8 @@ impl From<CallError> for HandshakeError {
             | CallError::QueueTimeout { .. }
             | CallError::Timeout { .. }
             | CallError::Task(_)
-            | CallError::Unsupported { .. } => Self::Timeout,
+            | CallError::Unsupported { .. }
+            | CallError::UrlsRequired(_) => Self::Timeout,
         }
     }
 }

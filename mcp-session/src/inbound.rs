@@ -3,8 +3,8 @@ use std::fmt::Display;
 
 use mcp_proto::tasks::Task;
 use mcp_proto::{
-    Cancelled, EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method, Outcome, Payload, Progress,
-    RawJson, RequestId, code, encode_error, encode_result, parse_frame,
+    Cancelled, ElicitationComplete, EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method, Outcome,
+    Payload, Progress, RawJson, RequestId, code, encode_error, encode_result, parse_frame,
 };
 use mcp_transport::{Broken, Inbound, Outbound, Rejection, Streams};
 use tokio::time::Instant;
@@ -239,6 +239,8 @@ impl Shared {
             self.on_cancelled(params, stream);
         } else if *method == Method::TASKS_STATUS || *method == Method::TASKS_CHANGED {
             self.on_task_changed(params);
+        } else if *method == Method::ELICITATION_COMPLETE {
+            self.on_elicitation_complete(params);
         } else {
             self.counts.ignored_notifications.add();
         }
@@ -264,9 +266,19 @@ impl Shared {
 
     /// A hint to ask about the task: what it says of the task is not relied on.
     fn on_task_changed(&self, params: &Payload) {
-        let is_followed = self.tasks.are_followed()
-            && params.decode::<Task>().is_ok_and(|task| self.tasks.wake(&task.task_id));
+        let followed = &self.tasks.followed;
+        let is_followed =
+            !followed.is_empty() && params.decode::<Task>().is_ok_and(|task| followed.wake(&task.task_id));
         if !is_followed {
+            self.counts.ignored_notifications.add();
+        }
+    }
+
+    /// What a URL asked of a person is done, says the server.
+    fn on_elicitation_complete(&self, params: &Payload) {
+        let is_awaited = !self.urls.is_empty()
+            && params.decode::<ElicitationComplete>().is_ok_and(|done| self.urls.wake(&done.elicitation_id));
+        if !is_awaited {
             self.counts.ignored_notifications.add();
         }
     }

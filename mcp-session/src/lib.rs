@@ -28,6 +28,8 @@ mod slot;
 mod subscription;
 mod task;
 mod tool_headers;
+mod urls;
+mod wakes;
 
 // Opening a connection.
 pub use driver::Driver;
@@ -58,4 +60,6 @@ pub use gate::{Gate, GateError, LiveSession};
 // What can go wrong.
 pub use error::{
     CallError, CallOutcome, HandshakeError, HeaderFault, MetaError, ProtocolFault, TaskFault, UnsupportedWhy,
+    UrlsUnopened,
 };
+pub use urls::UrlsRequired;

@@ -12,13 +12,14 @@ use mcp_proto::{
 use tokio::time::sleep;
 
 use crate::depth;
-use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
+use crate::error::{CallError, ProtocolFault, UnsupportedWhy, UrlsUnopened};
 use crate::options::{RoundMode, TaskMode};
 use crate::pending::Patience;
 use crate::quota::disturbs;
 use crate::service::Service;
 use crate::session::Handle;
 use crate::shared::Keeps;
+use crate::urls::{self, UrlsRequired};
 
 /// Most things that a server may ask for at once.
 pub(crate) const MAX_INPUTS: usize = 64;
@@ -46,10 +47,23 @@ pub(crate) struct Rounds {
     first_id: RequestId,
     mode: RoundMode,
     tasks: TaskMode,
+    /// Whether a person can be asked to open URLs, after which the request is repeated once.
+    urls: Urls,
     /// The limits of one round; the hard one is that of the whole call.
     patience: Patience,
     /// How often the server has asked for input.
     asked: u32,
+}
+
+/// What becomes of a call that the server serves only after a person has opened URLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urls {
+    /// They were opened before.
+    Opened,
+    /// A person can be asked.
+    Served,
+    /// Nobody can be asked.
+    Unserved,
 }
 
 impl Rounds {
@@ -58,13 +72,44 @@ impl Rounds {
         first_id: RequestId,
         mode: RoundMode,
         tasks: TaskMode,
+        urls: Urls,
         patience: Patience,
     ) -> Self {
-        Self { first, first_id, mode, tasks, patience, asked: 0 }
+        Self { first, first_id, mode, tasks, urls, patience, asked: 0 }
+    }
+
+    /// Begins to have URLs opened that the server wants to be opened first; an error if nobody can be asked,
+    /// or was before.
+    pub(crate) fn open_urls(
+        &mut self,
+        handle: &Arc<Handle>,
+        mut required: Box<UrlsRequired>,
+        depth: u8,
+    ) -> Result<Gathering, CallError> {
+        match (self.urls, self.mode) {
+            (Urls::Served, RoundMode::ByHandler) => {
+                self.urls = Urls::Opened;
+                Ok(Box::pin(urls::open(Arc::clone(handle), required, self.patience, depth)))
+            }
+            (Urls::Opened, _) => {
+                required.why = UrlsUnopened::Repeated;
+                Err(CallError::UrlsRequired(required))
+            }
+            (Urls::Served | Urls::Unserved, _) => Err(CallError::UrlsRequired(required)),
+        }
+    }
+
+    /// What an error says of the call, after what has happened before.
+    pub(crate) fn explain(&self, error: CallError) -> CallError {
+        match (self.has_begun(), self.urls) {
+            (true, _) => error.of_later_round(),
+            (false, Urls::Opened) => error.of_refused(),
+            (false, Urls::Served | Urls::Unserved) => error,
+        }
     }
 
     /// Whether the server has begun with the call: it was answered before, if not with a result.
-    pub(crate) fn has_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.asked > 0
     }
 

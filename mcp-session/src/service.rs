@@ -1,11 +1,12 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mcp_proto::{
-    ClientCapabilities, DecodeError, Elicit, ElicitResult, ErrorObject, InputRequest, Method, Payload,
-    ProtocolVersion, ServerRequest, Versioned, code,
+    ClientCapabilities, DecodeError, Elicit, ElicitResult, ElicitationCapability, ErrorObject, InputRequest,
+    Method, Payload, ProtocolVersion, ServerRequest, Versioned, code,
 };
 use serde::Serialize;
 use tokio::time::timeout;
@@ -64,13 +65,23 @@ impl Service {
         if is_declared { Ok(()) } else { Err(not_served()) }
     }
 
+    /// Whether a person can be asked to open a URL.
+    pub(crate) fn serves_urls(&self) -> bool {
+        self.declared.elicitation.as_ref().is_some_and(ElicitationCapability::has_url)
+    }
+
+    /// How long a person may take.
+    pub(crate) fn person_limit(&self) -> Duration {
+        self.limits.person
+    }
+
     /// Whether the server was promised to be told when the roots change.
     pub(crate) fn tells_of_roots(&self) -> bool {
         self.declared.roots.as_ref().is_some_and(|declared| declared.list_changed)
     }
 
     /// People and models can be asked in several manners, each declared on its own.
-    fn check_manner(&self, request: &ServerRequest) -> Result<(), ErrorObject> {
+    pub(crate) fn check_manner(&self, request: &ServerRequest) -> Result<(), ErrorObject> {
         let declared = &self.declared;
         let is_declared = match request {
             ServerRequest::CreateMessage(asked) if asked.tools.is_some() || asked.tool_choice.is_some() => {

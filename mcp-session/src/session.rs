@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::{
-    Discover, Era, LogLevel, Method, Paginated, Payload, PeerInfo, Ping, RejectedTool, Request, RequestId,
-    SetLogLevel, encode_request, for_version,
+    Discover, Era, LogLevel, Method, Paginated, Payload, PeerInfo, Ping, ProtocolVersion, RejectedTool,
+    Request, RequestId, SetLogLevel, encode_request, for_version,
 };
 use mcp_transport::{CloseReason, CloseReport, Closed};
 use serde::Serialize;
@@ -21,7 +21,8 @@ use crate::list::{ListLimits, Listed};
 use crate::options::{CallOptions, SessionOptions, TaskMode};
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
-use crate::rounds::Rounds;
+use crate::rounds::{Rounds, Urls};
+use crate::service::Service;
 use crate::shared::{Entry, Farewell, Shared};
 use crate::tool_headers::ToolHeaders;
 
@@ -308,6 +309,15 @@ impl Session {
         self.start_typed(request, options, Pass::Gate(permit))
     }
 
+    /// Whether a person can be asked to open URLs for a call. Between two pages of a list nobody is.
+    fn urls(&self, pass: &Pass) -> Urls {
+        let service = self.handle.shared.service.as_ref();
+        let is_served = service.is_some_and(Service::serves_urls)
+            && self.peer().version == ProtocolVersion::V2025_11_25
+            && !matches!(pass, Pass::GateAndBack(_));
+        if is_served { Urls::Served } else { Urls::Unserved }
+    }
+
     /// Makes a call without what the agreed version lacks of the request.
     fn start_typed<R: Request>(&self, request: &R, options: CallOptions, pass: Pass) -> Call<R> {
         Call::new(match for_version(request, self.peer().version) {
@@ -373,8 +383,9 @@ impl Session {
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
         let tasks = self.agreed.task_mode(method, options.takes_task);
-        let rounds = (has_rounds || tasks != TaskMode::Refused)
-            .then(|| Rounds::new(frame.clone(), request_id.clone(), options.rounds, tasks, patience));
+        let urls = self.urls(&pass);
+        let rounds = (has_rounds || tasks != TaskMode::Refused || urls == Urls::Served)
+            .then(|| Rounds::new(frame.clone(), request_id.clone(), options.rounds, tasks, urls, patience));
         if let (Some(rounds), Some(answers)) = (&rounds, &options.answers) {
             frame = rounds.write(method, id, answers)?;
         }

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::task::AtomicWaker;
 use mcp_proto::tasks::Task;
-use mcp_proto::{Payload, ProtocolVersion, Redactor, RequestId};
+use mcp_proto::{Payload, ProtocolVersion, Redactor, RequestId, code};
 use mcp_transport::{Closed, Dispatch, Outbound, Transport};
 use memchr::memmem;
 use tokio::sync::watch;
@@ -23,6 +23,7 @@ use crate::service::Service;
 use crate::slot::{Ended, Kept, Slot, Tried};
 use crate::subscription::{SubscriptionLane, Unsolicited};
 use crate::task::{TaskPlace, Tasks, Ticket};
+use crate::wakes::Wakes;
 
 /// What the handles, the calls and the driver of one connection have in common.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) unsolicited: Unsolicited,
     pub(crate) roots: RootsNotice,
     pub(crate) tasks: Tasks,
+    /// Who waits for a person to be done with a URL, by the id of the elicitation.
+    pub(crate) urls: Wakes,
     task_cancels: Arc<Count>,
     closed: watch::Sender<Option<Closed>>,
 }
@@ -115,7 +118,7 @@ impl Role {
 pub(crate) enum Keeps {
     /// For the next page of a list, should there be one before the list must end.
     ForNextPage(Patience),
-    /// For a further round within these limits, should the answer ask for input.
+    /// For a further round within these limits, should the answer ask for input, or for URLs to be opened.
     ForNextRound(Patience),
     /// For the task that the answer may be, or for a further round.
     ForTask(Patience),
@@ -150,6 +153,7 @@ impl Shared {
             unsolicited: Unsolicited::default(),
             roots: RootsNotice::default(),
             tasks: Tasks::default(),
+            urls: Wakes::default(),
             task_cancels: Arc::default(),
             closed: watch::Sender::new(None),
         }
@@ -193,6 +197,11 @@ impl Shared {
             }
             (Ok(result), Keeps::ForNextRound(patience) | Keeps::ForTask(patience))
                 if may_ask_for_input(result) =>
+            {
+                Kept::Place(self.next_round(permit, keeps, patience, origin))
+            }
+            (Err(CallError::Peer(error)), Keeps::ForNextRound(patience) | Keeps::ForTask(patience))
+                if error.code == code::URL_ELICITATION_REQUIRED =>
             {
                 Kept::Place(self.next_round(permit, keeps, patience, origin))
             }

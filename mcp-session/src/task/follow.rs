@@ -11,8 +11,8 @@ use crate::options::{CallOptions, RoundMode};
 use crate::pending::{Patience, later};
 use crate::rounds::{answer_all, questions};
 use crate::session::Session;
-use crate::task::known::TaskWatch;
 use crate::task::poll::{SHORTEST_PAUSE, Step, TaskPoll};
+use crate::wakes::Watch;
 
 /// A task on its way to its result.
 pub(crate) type Following = Pin<Box<dyn Future<Output = FollowEnd> + Send>>;
@@ -37,7 +37,7 @@ pub(crate) async fn follow(
 ) -> FollowEnd {
     let shared = &session.handle.shared;
     let task_id = task.task_id.clone();
-    let watch = shared.tasks.watch(&task_id);
+    let watch = shared.tasks.followed.watch(&task_id);
     let now = Instant::now();
     let mut poll = TaskPoll::new(session.peer().era, session.handle.max_rounds, now);
     let mut step = poll.on_task(task, now);
@@ -103,10 +103,10 @@ fn read(task: Payload) -> Result<Task, CallError> {
 }
 
 /// Waits, but not to the end once the server tells of a change.
-async fn rest(watch: &TaskWatch<'_>, pause: Duration) {
+async fn rest(watch: &Watch<'_>, pause: Duration) {
     let now = Instant::now();
     let told = async {
-        watch.changed().await;
+        watch.told().await;
         sleep_until(later(now, SHORTEST_PAUSE)).await;
     };
     tokio::select! {
