@@ -342,3 +342,23 @@ async fn f158_secrets_are_taken_out_of_the_details_of_an_error_and_a_page_to_ope
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn f120_an_error_of_ten_mebibytes_ends_its_call_and_is_shown_short() {
+    const TEN_MIB: usize = 10 * 1024 * 1024;
+    let it = legacy().await;
+    let calling = tokio::spawn(it.session.call(CallTool::new("t"), CallOptions::default()));
+    let request = it.peer.expect("tools/call").await;
+    let text = "\u{1b}[2J".repeat(TEN_MIB / 4);
+    let error = json!({"code": -1, "message": text, "data": text});
+    it.peer.send(json!({"jsonrpc": "2.0", "id": request.id(), "error": error})).await;
+    let error = calling.await.unwrap().unwrap_err();
+    assert!(matches!(&error, CallError::Peer(error) if error.code == -1));
+    let shown = error.to_string();
+    assert!(shown.len() < 8 * 6 * 1024 + 200 && !shown.contains('\u{1b}'), "{} bytes", shown.len());
+    // The session goes on.
+    let calling = tokio::spawn(it.session.call(CallTool::new("t"), CallOptions::default()));
+    let request = it.peer.expect("tools/call").await;
+    it.peer.respond(request.id(), said("done")).await;
+    calling.await.unwrap().unwrap();
+}
