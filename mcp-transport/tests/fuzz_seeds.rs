@@ -56,6 +56,11 @@ fn callback_request_holds_over_its_seeds() {
 }
 
 #[test]
+fn line_framer_holds_over_its_seeds() {
+    run("line_framer", fuzz::line_framer::run);
+}
+
+#[test]
 fn token_reply_holds_over_its_seeds() {
     run("token_reply", fuzz::token_reply::run);
 }

@@ -3,19 +3,20 @@ use std::time::{Duration, Instant};
 use crate::args::{Conformance, Prove, Repeat, Simulate};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{conformance, dependencies, features, prove, real_servers, repeat, shell, simulate, tidy};
+use crate::{conformance, dependencies, features, fuzz, prove, real_servers, repeat, shell, simulate, tidy};
 
 /// A step and what it does.
 type Step = (&'static str, fn(&Workspace) -> Result<(), Failure>);
 
 /// Cheap before dear, and the tests last but for their repetition.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     ("fmt", fmt),
     ("tidy", tidy::run),
     ("dependencies", dependencies::run),
     ("clippy", clippy),
     ("doc", doc),
     ("features", features::run),
+    ("fuzz", fuzz::check),
     ("package", package),
     ("defects", defects),
     ("real servers", |workspace| real_servers::run(workspace, true)),

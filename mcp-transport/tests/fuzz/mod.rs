@@ -3,4 +3,5 @@
 pub(crate) mod auth_headers;
 pub(crate) mod auth_metadata;
 pub(crate) mod callback_request;
+pub(crate) mod line_framer;
 pub(crate) mod token_reply;
