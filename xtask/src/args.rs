@@ -5,7 +5,8 @@ pub(crate) const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   build [ARGS…]             everything, with all targets
-  test [ARGS…]              unit and integration tests, doctests, examples
+  test [ARGS…]              unit and integration tests, doctests, examples; without ARGS the
+                            interleavings three times more, with different seeds
   ci                        all that a change must pass, in order, up to the first failure
   tidy                      the rules of layout and text that no compiler checks
   features                  each crate with each of its features alone, and with none

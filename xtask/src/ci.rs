@@ -1,15 +1,15 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::args::{Conformance, Prove, Repeat, Simulate};
+use crate::args::{Conformance, Prove, Simulate};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{conformance, dependencies, features, fuzz, prove, real_servers, repeat, shell, simulate, tidy};
+use crate::{conformance, dependencies, features, fuzz, prove, real_servers, shell, simulate, tidy};
 
 /// A step and what it does.
 type Step = (&'static str, fn(&Workspace) -> Result<(), Failure>);
 
-/// Cheap before dear, and the tests last but for their repetition.
-const STEPS: [Step; 14] = [
+/// Cheap before dear, and the tests last, with their repetition.
+const STEPS: [Step; 13] = [
     ("fmt", fmt),
     ("tidy", tidy::run),
     ("dependencies", dependencies::run),
@@ -20,7 +20,6 @@ const STEPS: [Step; 14] = [
     ("package", package),
     ("defects", defects),
     ("real servers", |workspace| real_servers::run(workspace, true)),
-    ("repeat", interleavings),
     ("simulate", |workspace| simulate::run(workspace, &Simulate { first: 0, release: false, seeds: 500 })),
     ("conformance", |workspace| conformance::run(workspace, &Conformance::default())),
     ("test", test),
@@ -68,13 +67,6 @@ fn package(workspace: &Workspace) -> Result<(), Failure> {
 
 fn defects(workspace: &Workspace) -> Result<(), Failure> {
     prove::run(workspace, &Prove { check_only: true, names: Vec::new() })
-}
-
-/// Every fault of the catalogue, three times over, with different seeds; one at a time, because some
-/// of them measure.
-fn interleavings(workspace: &Workspace) -> Result<(), Failure> {
-    let names = ["f0", "f1", "promise_"].map(str::to_owned).to_vec();
-    repeat::run(workspace, &Repeat { jobs: 1, limit: Duration::from_secs(120), names, times: 3 })
 }
 
 /// The README's command.

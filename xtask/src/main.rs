@@ -27,6 +27,7 @@ mod real_servers;
 mod repeat;
 mod shell;
 mod simulate;
+mod test;
 mod test_binary;
 mod tidy;
 mod workspace;
@@ -74,12 +75,7 @@ fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
         Task::RealServers { install_only } => real_servers::run(workspace, install_only),
         Task::Repeat(options) => repeat::run(workspace, &options),
         Task::Simulate(options) => simulate::run(workspace, &options),
-        Task::Test { extra } => {
-            // Everything, unless the arguments choose: the root has no crate of its own.
-            let mut cargo = workspace.cargo(["test", "--no-fail-fast"]);
-            real_servers::offer(workspace, &mut cargo);
-            shell::run(cargo.args(extra))
-        }
+        Task::Test { extra } => test::run(workspace, &extra),
         Task::Tidy => tidy::run(workspace),
     }
 }
