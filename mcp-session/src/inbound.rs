@@ -9,7 +9,7 @@ use mcp_proto::{
 use mcp_transport::{Broken, Inbound, Outbound, Rejection, Streams};
 use tokio::time::Instant;
 
-use crate::error::{CallError, ProtocolFault, TaskFault};
+use crate::error::{CallError, ProtocolFault};
 use crate::inbox::ListKind;
 use crate::shared::{Entry, Shared};
 
@@ -70,14 +70,15 @@ impl Shared {
         })
     }
 
-    /// Takes secrets out of what a server says of a task.
-    pub(crate) fn redacted(&self, mut error: CallError) -> CallError {
-        match &mut error {
-            CallError::Peer(error) => self.redact_error(error),
-            CallError::Task(TaskFault::Cancelled(text) | TaskFault::Failed(text)) => self.redact(text),
-            _ => {}
+    /// Takes secrets out of what a server says of a task, before any of it can be cut.
+    pub(crate) fn discreet_task(&self, mut task: Task) -> Task {
+        if let Some(message) = &mut task.status_message {
+            self.redact(message);
         }
-        error
+        if let Some(error) = &mut task.error {
+            self.redact_error(error);
+        }
+        task
     }
 
     /// Takes secrets out of message and details. The page that a person is to open is for that person, as

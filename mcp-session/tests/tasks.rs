@@ -340,6 +340,19 @@ async fn k2_188_what_becomes_of_a_task_becomes_of_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f158_secrets_are_taken_out_of_what_is_said_of_a_task_before_it_is_cut() {
+    let redactor = mcp_proto::Redactor::new(["hunter2".into()]).into();
+    let it = modern_with_tasks(SessionOptions::default().with_redactor(redactor)).await;
+    let calling = spawn(&it.session);
+    become_task(&it, json!({})).await;
+    // Text is shown up to 512 bytes: half the secret would be left.
+    let text = format!("{}hunter2", "x ".repeat(254));
+    answer_poll(&it.peer, task("failed", json!({"statusMessage": text}))).await;
+    let shown = calling.await.unwrap().unwrap_err().to_string();
+    assert!(shown.contains("x x") && !shown.contains("hunt"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_that_its_server_does_not_know_any_more_has_an_unknown_outcome() {
     for (code, cancels) in [(-32602, 0), (-32603, 1)] {
         let it = modern_with_tasks(SessionOptions::default()).await;

@@ -40,11 +40,11 @@ pub(crate) async fn follow(
     let watch = shared.tasks.followed.watch(&task_id);
     let now = Instant::now();
     let mut poll = TaskPoll::new(session.peer().era, session.handle.max_rounds, now);
-    let mut step = poll.on_task(task, now);
+    let mut step = poll.on_task(shared.discreet_task(task), now);
     loop {
         step = match step {
-            Step::Over(end) => return FollowEnd::Over(end.map_err(|error| shared.redacted(error))),
-            Step::GiveUp(error) => return FollowEnd::GivenUp(shared.redacted(error)),
+            Step::Over(end) => return FollowEnd::Over(end),
+            Step::GiveUp(error) => return FollowEnd::GivenUp(error),
             Step::Fetch => {
                 // It answers when the task is done, however long that takes.
                 let options = CallOptions::default().with_deadline(patience.hard_end);
@@ -57,7 +57,7 @@ pub(crate) async fn follow(
             Step::Wait(pause) => {
                 rest(&watch, pause).await;
                 match ask(&session, &GetTask::new(task_id.as_str()), each(patience)).await.and_then(read) {
-                    Ok(task) => poll.on_task(task, Instant::now()),
+                    Ok(task) => poll.on_task(shared.discreet_task(task), Instant::now()),
                     Err(error) => poll.on_error(error, Instant::now()),
                 }
             }
