@@ -129,9 +129,20 @@ impl Actor {
         for event in events.into_iter().flatten() {
             self.feed(event);
         }
+        if let Some(generation) = wishes.unauthorized {
+            self.on_unauthorized(generation);
+        }
         if let Some(link) = self.link.as_ref().filter(|link| Some(link.generation) == wishes.suspect) {
             link.suspect();
         }
+    }
+
+    fn on_unauthorized(&mut self, generation: u64) {
+        if self.machine.state() == (State::Ready { generation }) {
+            tracing::warn!(server = %self.server.name, generation, "a call was refused: the server wants credentials");
+            self.last_error = Some(Arc::new(Failure::Unauthorized));
+        }
+        self.feed(Event::Unauthorized(generation));
     }
 
     fn on_stop(&mut self) {

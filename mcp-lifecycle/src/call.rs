@@ -443,6 +443,9 @@ impl<'a> Path<'a> {
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.change_account(Account::on_answer);
             }
+            Error::Http(rejection) if rejection.wants_authorization() => {
+                self.server.orders.give(|wishes| wishes.unauthorized = Some(generation));
+            }
             Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(),
             _ => {}
         }
@@ -455,7 +458,11 @@ impl<'a> Path<'a> {
         {
             return self.server.over(error.outcome());
         }
-        CallError::Session { server: Arc::clone(&self.server.name), method: self.method.clone(), error }
+        let server = Arc::clone(&self.server.name);
+        if error.wants_authorization() {
+            return CallError::NeedsAuth { server, outcome: error.outcome() };
+        }
+        CallError::Session { server, method: self.method.clone(), error }
     }
 
     fn at_gate(&self, error: GateError) -> CallError {
@@ -492,7 +499,7 @@ fn refuse_for_state(server: &Server, state: State) -> Result<(), CallError> {
     match state {
         State::Disabled => Err(CallError::Disabled { server: name() }),
         State::Draining | State::Stopped => Err(server.over(CallOutcome::NotSent)),
-        State::NeedsAuth => Err(CallError::NeedsAuth { server: name() }),
+        State::NeedsAuth => Err(CallError::NeedsAuth { server: name(), outcome: CallOutcome::NotSent }),
         State::Parked { why, next_probe } => Err(CallError::Parked {
             server: name(),
             why,

@@ -28,11 +28,14 @@ pub enum CallError {
         /// The server.
         server: Arc<str>,
     },
-    /// The server wants credentials; nothing was sent. Log in.
+    /// The server wants credentials, or others than it got; it has not acted on the request. Log in, then
+    /// [wake](crate::ServerHandle::wake) it.
     #[error("server {server:?} wants credentials; log in first")]
     NeedsAuth {
         /// The server.
         server: Arc<str>,
+        /// Not sent, or rejected if this very call was refused.
+        outcome: CallOutcome,
     },
     /// Too many calls are waiting; nothing was sent. Try again later.
     #[error("server {server:?} is overloaded: too many calls are waiting")]
@@ -110,10 +113,11 @@ impl CallError {
     pub fn outcome(&self) -> CallOutcome {
         match self {
             Self::Session { error, .. } => error.outcome(),
-            Self::Removed { outcome, .. } | Self::ShuttingDown { outcome, .. } => *outcome,
+            Self::NeedsAuth { outcome, .. }
+            | Self::Removed { outcome, .. }
+            | Self::ShuttingDown { outcome, .. } => *outcome,
             Self::CircuitOpen { .. }
             | Self::Disabled { .. }
-            | Self::NeedsAuth { .. }
             | Self::Overloaded { .. }
             | Self::Parked { .. }
             | Self::Timeout { .. } => CallOutcome::NotSent,
@@ -126,7 +130,7 @@ impl CallError {
         match self {
             Self::CircuitOpen { server, .. }
             | Self::Disabled { server }
-            | Self::NeedsAuth { server }
+            | Self::NeedsAuth { server, .. }
             | Self::Overloaded { server }
             | Self::Parked { server, .. }
             | Self::Removed { server, .. }

@@ -106,6 +106,7 @@ impl Failure {
                 _ => Loss::Rejected,
             },
             Self::Lost(closed) => loss_of(closed),
+            Self::List { error, .. } if error.wants_authorization() => Loss::Auth,
             Self::Unauthorized => Loss::Auth,
             Self::Connect(_)
             | Self::List { .. }

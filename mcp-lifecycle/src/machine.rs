@@ -17,6 +17,7 @@
 //!      └── every state ── Stop ─▶ Draining ── nothing of a connection left ─▶ Stopped
 //!
 //!   Ready{g} ── nobody has used it for so long, or it is old and nobody uses it ─▶ Dormant
+//!   Ready{g} ── a call is refused for want of credentials ─▶ NeedsAuth; the others on g may end
 //!   Ready{g} ── it is old and in use ─▶ Connecting{g+1}, once the calls on g have ended
 //! ```
 //!
@@ -72,7 +73,7 @@ struct Existing {
 enum Phase {
     /// It broke, or its end was ordered: only `Gone` is still to come.
     Ending,
-    /// It is to be replaced: its calls may end, and no more come.
+    /// Its calls may end, and no more come.
     Leaving,
     /// It is being made, or stands.
     Live,
@@ -147,6 +148,7 @@ impl Machine {
             Event::Up(generation, era) if self.exists(generation) && !self.is_up(generation) => {
                 self.on_up(generation, era, now, &mut actions);
             }
+            Event::Unauthorized(generation) => self.on_unauthorized(generation, &mut actions),
             Event::Used(generation, usage) => self.on_used(generation, usage, now, &mut actions),
             Event::Wake => self.on_wake(&mut actions),
             Event::Gone(_) | Event::Lost(..) | Event::Up(..) => {
@@ -244,7 +246,7 @@ impl Machine {
         if self.state == State::Draining {
             return;
         }
-        if was_ready {
+        if was_ready && loss != Loss::Auth {
             actions.push(Action::Strike(generation));
         }
         if self.era_was_wrong(loss, was_ready) {
@@ -338,6 +340,14 @@ impl Machine {
         }
     }
 
+    /// Other calls on the connection may end: the server has let them in.
+    fn on_unauthorized(&mut self, generation: u64, actions: &mut Vec<Action>) {
+        if self.state == (State::Ready { generation }) {
+            self.leave_present(actions);
+            self.state = State::NeedsAuth;
+        }
+    }
+
     fn on_used(&mut self, generation: u64, usage: Usage, now: Instant, actions: &mut Vec<Action>) {
         if self.state != (State::Ready { generation }) {
             return;
@@ -348,7 +358,10 @@ impl Machine {
                 self.end_present(actions);
                 self.state = State::Dormant { why };
             }
-            Verdict::Replace => self.replace_present(actions),
+            Verdict::Replace => {
+                self.leave_present(actions);
+                self.connect(Haste::Paced, actions);
+            }
         }
     }
 
@@ -370,6 +383,8 @@ impl Machine {
         if let State::Backoff { .. } | State::Dormant { .. } | State::NeedsAuth | State::Parked { .. } =
             self.state
         {
+            // Whoever wants it now does not want to wait for calls that go on elsewhere.
+            self.end_present(actions);
             self.connect(Haste::AtOnce, actions);
         }
     }
@@ -399,12 +414,11 @@ impl Machine {
         }
     }
 
-    /// Moves on to the next connection as soon as the calls of the present one have ended by themselves.
-    fn replace_present(&mut self, actions: &mut Vec<Action>) {
+    /// Lets no more calls onto the present connection, and ends it when those on it have ended.
+    fn leave_present(&mut self, actions: &mut Vec<Action>) {
         let Some(existing) = &mut self.existing else { return };
         existing.phase = Phase::Leaving;
         actions.extend([Action::Retract(existing.generation), Action::Drain(existing.generation)]);
-        self.connect(Haste::Paced, actions);
     }
 
     fn close(&mut self, generation: u64, actions: &mut Vec<Action>) {

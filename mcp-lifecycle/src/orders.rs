@@ -36,6 +36,8 @@ pub(crate) struct Wishes {
     pub(crate) proven: Option<u64>,
     /// A call has timed out on this connection.
     pub(crate) suspect: Option<u64>,
+    /// A call on this connection was refused for want of credentials.
+    pub(crate) unauthorized: Option<u64>,
 }
 
 impl Orders {

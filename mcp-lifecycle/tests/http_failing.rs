@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_lifecycle::{
-    BackoffOptions, BreakerOptions, BreakerState, CallError, KeepaliveOptions, ParkReason, ServerHandle,
+    BackoffOptions, BreakerOptions, BreakerState, CallError, Failure, KeepaliveOptions, ParkReason, ServerHandle,
     ServerOptions, State,
 };
 use mcp_proto::{CallTool, ListTools};
@@ -283,6 +283,100 @@ fn f057_a_server_that_hangs_up_at_once_is_tried_with_pauses_and_then_parked() {
         // Each attempt may find its first connection closed before anything was written.
         assert!((3..=6).contains(&connections), "{connections}");
         (0..3).for_each(|_| test.expect_log(tracing::Level::WARN, "connection lost"));
+        supervisor.shutdown().await;
+    });
+}
+
+/// What a server says that wants other credentials; the second says so with a JSON-RPC error.
+const WANTS_CREDENTIALS: [(&str, &str, &str); 3] = [
+    ("401 Unauthorized", "www-authenticate: Bearer error=\"invalid_token\"\r\n", ""),
+    ("401 Unauthorized", "", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"who is it?"}}"#),
+    ("403 Forbidden", "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"write\"\r\n", ""),
+];
+
+#[test]
+fn f060_f061_a_call_refused_for_want_of_credentials_costs_the_server_no_strike_and_its_neighbours_nothing() {
+    isolated(async |test| {
+        for (status, header, body) in WANTS_CREDENTIALS {
+            let host = NetServer::bind().await;
+            let (supervisor, server) = start(&host.url(), options());
+            let mut connection = become_ready(&host).await;
+            server.settled(soon()).await;
+            let (neighbour, refused, ()) = tokio::join!(call(&server), call(&server), async {
+                let first = connection.request().await.json();
+                let mut other = host.accept().await;
+                other.request().await;
+                let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
+                let length = body.len();
+                other
+                    .write(format!("HTTP/1.1 {status}\r\n{header}{kind}content-length: {length}\r\n\r\n{body}"))
+                    .await;
+                // The state follows while the first call still runs.
+                server.watch().wait_for(|status| status.state == State::NeedsAuth).await.unwrap();
+                let result = json!({"resultType": "complete", "content": []});
+                let answer = json!({"jsonrpc": "2.0", "id": first["id"], "result": result});
+                connection.json("200 OK", "", &answer).await;
+            });
+            neighbour.unwrap();
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(error, CallError::NeedsAuth { outcome: CallOutcome::Rejected, .. }),
+                "{status}: {error:?}"
+            );
+            assert!(!error.is_retryable() && error.to_string().contains("log in"), "{error}");
+            let at_once = call(&server).await.unwrap_err();
+            assert!(
+                matches!(at_once, CallError::NeedsAuth { outcome: CallOutcome::NotSent, .. }),
+                "{at_once:?}"
+            );
+            let told = server.status();
+            assert!(matches!(told.last_error.as_deref(), Some(Failure::Unauthorized)), "{told:?}");
+            assert_eq!((told.losses, told.breaker), (0, BreakerState::Closed));
+
+            server.wake();
+            let _connection = become_ready(&host).await;
+            assert_eq!(server.settled(soon()).await.state, State::Ready { generation: 2 });
+            test.expect_log(tracing::Level::WARN, "wants credentials");
+            supervisor.shutdown().await;
+        }
+    });
+}
+
+#[test]
+fn f061_any_other_403_is_an_answer_and_the_server_stays_ready() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        let refusal = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "not you"}});
+        let (called, ()) = tokio::join!(call(&server), async {
+            connection.request().await;
+            connection.json("403 Forbidden", "", &refusal).await;
+        });
+        let error = of_session(called.unwrap_err());
+        assert!(matches!(error, mcp_session::CallError::Peer(_)), "{error:?}");
+        assert!(server.status().state.is_ready());
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn f060_a_list_refused_for_want_of_credentials_while_connecting_waits_for_them() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let serving = async {
+            let mut connection = host.accept().await;
+            let result = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+                                "capabilities": {"tools": {}}});
+            answer(&mut connection, &result).await;
+            connection.request().await;
+            connection.empty("401 Unauthorized").await;
+        };
+        let (status, ()) = tokio::join!(server.settled(soon()), serving);
+        assert_eq!(status.state, State::NeedsAuth, "{status:?}");
+        test.expect_log(tracing::Level::WARN, "401");
         supervisor.shutdown().await;
     });
 }

@@ -527,7 +527,8 @@ fn on_rejected(mut rejection: Box<Rejection>, shared: &Shared, id: i64) {
     let taken = shared.table().remove(id);
     let Some(entry) = taken else { return };
     shared.redact_rejection(&mut rejection);
-    let is_answer = shared.agreed.get().is_some() && !asks_for_time(rejection.status);
+    let is_refusal = asks_for_time(rejection.status) || rejection.wants_authorization();
+    let is_answer = shared.agreed.get().is_some() && !is_refusal;
     let error = match rejection.error.take_if(|_| is_answer) {
         Some(error) => CallError::Peer(error),
         None => CallError::Http(rejection),

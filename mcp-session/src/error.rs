@@ -37,7 +37,8 @@ pub enum CallError {
     /// The server refused the request on the level of HTTP. The session stays usable.
     ///
     /// A JSON-RPC error with such a status is [`Peer`](Self::Peer), unless the status (429, 502, 503, 504)
-    /// says that nothing can be served right now.
+    /// says that nothing can be served right now, or wants other credentials
+    /// ([`Rejection::wants_authorization`]).
     #[error("the server refused the request: {0}")]
     Http(Box<Rejection>),
     /// The server asked for something that could not be given to it. It may have begun with the call.
@@ -379,6 +380,12 @@ impl CallError {
             Self::Http(rejection) => rejection.retry_after,
             _ => None,
         }
+    }
+
+    /// Whether the server would serve the request with other credentials, and did not look at it.
+    #[must_use]
+    pub fn wants_authorization(&self) -> bool {
+        matches!(self, Self::Http(rejection) if rejection.wants_authorization())
     }
 
     /// Whether the server has had too many requests, and so did not look at this one.

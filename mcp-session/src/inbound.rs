@@ -98,6 +98,9 @@ impl Shared {
         self.redact(&mut rejection.text);
         // Only now: a secret must not be cut before it is taken out.
         rejection.text = rejection.shown().into_owned();
+        if let Some(challenge) = &mut rejection.challenge {
+            self.redact(challenge);
+        }
         if let Some(error) = &mut rejection.error {
             self.redact_error(error);
         }

@@ -157,11 +157,13 @@ impl Session {
 
     /// Asks whether the server still answers: `ping`, or `server/discover` in the modern era.
     ///
-    /// An error from the server is an answer too, so a server without `ping` counts as alive.
+    /// An error from the server is an answer too, so a server without `ping` counts as alive, and so does
+    /// one that refuses it with an HTTP status below 500.
     ///
     /// # Errors
     ///
-    /// As for [`call`](Self::call), but never [`CallError::Peer`].
+    /// As for [`call`](Self::call), but never [`CallError::Peer`]. [`CallError::Http`] means that the
+    /// server fails (500 and above), or that it wants other credentials.
     ///
     /// # Cancel safety
     ///
@@ -174,6 +176,8 @@ impl Session {
         };
         match answer {
             Ok(()) | Err(CallError::Peer(_)) => Ok(()),
+            Err(error) if error.wants_authorization() => Err(error),
+            Err(CallError::Http(rejection)) if rejection.status < 500 => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -197,6 +197,8 @@ pub struct Rejection {
     pub text: String,
     /// How long the server asks to wait, at most 300 s.
     pub retry_after: Option<Duration>,
+    /// How the server wants to be authorized, if it says so (`WWW-Authenticate`), in at most 4 KiB: escaped.
+    pub challenge: Option<String>,
     /// What is to be done about it, if the request had no authorization that the server would accept;
     /// `status` is then 401 or 403, also if the request was not sent because of it.
     #[cfg(feature = "http")]
@@ -212,9 +214,30 @@ impl Rejection {
             error: None,
             text: String::new(),
             retry_after: None,
+            challenge: None,
             #[cfg(feature = "http")]
             auth: None,
         }
+    }
+
+    /// Whether the server would serve the request with other credentials: it answers 401, or 403 with the
+    /// challenge `insufficient_scope`, or only a login can bring an authorization to send. Any other 403 is a
+    /// refusal for good.
+    ///
+    /// # Source
+    ///
+    /// RFC 6750, section 3.1; MCP 2025-11-25 and 2026-07-28, basic/authorization.
+    #[must_use]
+    pub fn wants_authorization(&self) -> bool {
+        let lacks_scope = |challenge: &String| {
+            challenge.contains("error=\"insufficient_scope\"")
+                || challenge.contains("error=insufficient_scope")
+        };
+        #[cfg(feature = "http")]
+        if let Some(failure) = &self.auth {
+            return failure.needs_login();
+        }
+        self.status == 401 || (self.status == 403 && self.challenge.as_ref().is_some_and(lacks_scope))
     }
 
     /// Its text as it may be shown: escaped, at most [`SHOWN_BYTES`](Self::SHOWN_BYTES) of it.

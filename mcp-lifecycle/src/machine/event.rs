@@ -26,6 +26,8 @@ pub(crate) enum Event {
     Tick,
     /// The connection is made, the handshake is done, the lists are loaded.
     Up(u64, Era),
+    /// The server has refused a call on the connection for want of credentials.
+    Unauthorized(u64),
     /// The answer to [`Action::Look`](super::Action::Look).
     Used(u64, Usage),
     /// Somebody wants the server now: new credentials, new configuration, a person.

@@ -292,6 +292,28 @@ fn i25_missing_credentials_wait_and_cost_nothing() {
 }
 
 #[test]
+fn f060_a_call_refused_for_want_of_credentials_is_no_loss_and_leaves_the_other_calls_their_time() {
+    let mut bench = Bench::ready();
+    assert_eq!(bench.on(Event::Unauthorized(7)), vec![], "of another connection");
+    assert_eq!(bench.on(Event::Unauthorized(1)), vec![Action::Retract(1), Action::Drain(1)]);
+    assert_eq!(bench.state(), State::NeedsAuth);
+    assert_eq!(bench.on(Event::Unauthorized(1)), vec![], "once");
+    assert_eq!(bench.on(Event::Drained(1)), vec![Action::Close(1)]);
+    assert_eq!(bench.on(Event::Gone(1)), vec![]);
+    bench.on(Event::Wake);
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 }, "no strike");
+}
+
+#[test]
+fn new_credentials_do_not_wait_for_calls_on_the_connection_that_was_refused() {
+    let mut bench = Bench::ready();
+    bench.on(Event::Unauthorized(1));
+    assert_eq!(bench.on(Event::Wake), vec![Action::Close(1)]);
+    assert_eq!(bench.on(Event::Gone(1)).len(), 1);
+    bench.up();
+}
+
+#[test]
 fn f015_a_killing_probe_is_followed_by_the_legacy_handshake_and_never_repeated() {
     let mut bench = Bench::connecting();
     bench.on(Event::Lost(1, Loss::ProbeKilled));
@@ -485,6 +507,7 @@ enum Step {
     Order(Event),
     ReconnectCurrent,
     ReconnectStale,
+    CallIsUnauthorized,
     ConnectionComesUp(Era),
     ConnectionIsLost(Loss),
     ConnectionIsGone,
@@ -519,6 +542,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => prop_oneof![Just(Era::Legacy), Just(Era::Modern)].prop_map(Step::ConnectionComesUp),
         6 => loss.clone().prop_map(Step::ConnectionIsLost),
         8 => Just(Step::ConnectionIsGone),
+        1 => Just(Step::CallIsUnauthorized),
         2 => Just(Step::CallSucceeds),
         1 => Just(Step::Drained),
         1 => (0_u64..3, loss.clone()).prop_map(|(behind, loss)| Step::Impossible(behind, loss)),
@@ -595,6 +619,7 @@ impl World {
                 self.connection = None;
                 Event::Gone(connection.generation)
             }
+            (Step::CallIsUnauthorized, Some(connection)) => Event::Unauthorized(connection.generation),
             (Step::CallSucceeds, Some(connection)) => Event::Proven(connection.generation),
             (Step::Drained, Some(connection)) => Event::Drained(connection.generation),
             (Step::Impossible(behind, loss), present) => return self.refuse(behind, loss, present),

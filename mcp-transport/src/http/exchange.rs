@@ -23,6 +23,9 @@ const MAX_SESSION_ID_BYTES: usize = 1024;
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// Longest challenge that is kept, in bytes. A longer one is not cut: half a secret could not be taken out.
+const CHALLENGE_BYTES: usize = 4 * 1024;
+
 /// How long the body of an error may take: the status says the essential.
 const ERROR_BODY_LIMIT: Duration = Duration::from_secs(5);
 
@@ -401,6 +404,7 @@ fn names_lost_session(rejection: &Rejection) -> bool {
 async fn read_rejection(link: &Link, response: HttpResponse) -> Rejection {
     let mut rejection = Rejection::new(response.status.as_u16());
     rejection.retry_after = retry_after(&response.headers, &*link.clock);
+    rejection.challenge = challenge(&response.headers);
     let is_json = matches!(content(&response.headers), Content::Json | Content::Unnamed);
     let read = timeout(ERROR_BODY_LIMIT, read_whole(response.body, link.limits.max_error_bytes)).await;
     let Ok(Ok(Whole::Complete(mut body) | Whole::TooLarge(mut body))) = read else { return rejection };
@@ -413,6 +417,15 @@ async fn read_rejection(link: &Link, response: HttpResponse) -> Rejection {
         rejection.text = String::from_utf8_lossy(&body).into_owned();
     }
     rejection
+}
+
+/// What the server says about how it wants to be authorized.
+fn challenge(headers: &HeaderMap) -> Option<String> {
+    let challenges: Vec<_> = headers.get_all(header::WWW_AUTHENTICATE).iter().collect();
+    let lossy = |value: &&HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let text = challenges.iter().map(lossy).collect::<Vec<_>>().join(", ");
+    let is_kept = !challenges.is_empty() && text.len() <= CHALLENGE_BYTES;
+    is_kept.then(|| mcp_proto::escape(&text, CHALLENGE_BYTES).into_owned())
 }
 
 fn error_in(body: &Bytes) -> Option<ErrorObject> {
