@@ -108,11 +108,10 @@ impl Failure {
             Self::Lost(closed) => loss_of(closed),
             Self::List { error, .. } if error.wants_authorization() => Loss::Auth,
             Self::Unauthorized => Loss::Auth,
-            Self::Connect(_)
-            | Self::List { .. }
-            | Self::Panicked
-            | Self::Timeout { .. }
-            | Self::Unresponsive { .. } => Loss::Transient,
+            Self::Connect(_) | Self::Timeout { stage: Stage::Opening, .. } => Loss::Unreachable,
+            Self::List { .. } | Self::Panicked | Self::Timeout { .. } | Self::Unresponsive { .. } => {
+                Loss::Transient
+            }
         }
     }
 }

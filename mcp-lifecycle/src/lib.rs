@@ -24,6 +24,7 @@ mod meter;
 mod options;
 mod orders;
 mod pace;
+mod park_probes;
 mod recess;
 mod refresh;
 mod registry;

@@ -35,14 +35,12 @@ use tokio::time::Instant;
 
 use crate::backoff::{Backoff, BackoffOptions};
 use crate::jitter::Jitter;
+use crate::park_probes::{ParkProbes, Prospect};
 use crate::recess::{Recess, RecessOptions, Verdict};
 use crate::state::{DormantReason, ParkReason, State};
 
 pub(crate) use action::{Action, Haste};
 pub(crate) use event::{Begin, Event, Loss, Usage};
-
-/// How far the probes of parked servers are spread, so that many do not wake together.
-const PARK_SPREAD_PERCENT: u32 = 20;
 
 /// An event that the machine has no transition for: a defect of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -103,6 +101,7 @@ pub(crate) struct Machine {
     /// Whether this attempt is a repeat because the wrong era was assumed.
     corrected: bool,
     backoff: Backoff,
+    park_probes: ParkProbes,
     jitter: Jitter,
 }
 
@@ -111,6 +110,7 @@ impl Machine {
     pub(crate) fn new(policy: Policy, jitter: Jitter) -> Self {
         Self {
             backoff: Backoff::new(policy.backoff.clone()),
+            park_probes: ParkProbes::new(policy.park_probe),
             recess: Recess::new(policy.recess.clone()),
             policy,
             state: State::Disabled,
@@ -269,9 +269,11 @@ impl Machine {
         let at_once = loss == Loss::Exited && proven && self.backoff.failures() == 0;
         let delay = self.backoff.on_failure(&mut self.jitter);
         if matches!(loss, Loss::Permanent | Loss::Refused) {
-            self.park(ParkReason::Permanent, now);
+            self.park(ParkReason::Permanent, Prospect::Unknown, now);
         } else if self.unproven >= self.policy.park_after {
-            self.park(ParkReason::Unproven { attempts: self.unproven }, now);
+            let may_return = self.ever_ready && loss == Loss::Unreachable;
+            let prospect = if may_return { Prospect::Returning } else { Prospect::Unknown };
+            self.park(ParkReason::Unproven { attempts: self.unproven }, prospect, now);
         } else if at_once {
             self.connect(Haste::Paced, actions);
         } else {
@@ -281,9 +283,14 @@ impl Machine {
 
     fn on_proven(&mut self, generation: u64) {
         if self.state == (State::Ready { generation }) {
-            self.proven = true;
-            self.unproven = 0;
+            self.prove();
         }
+    }
+
+    fn prove(&mut self) {
+        self.proven = true;
+        self.unproven = 0;
+        self.park_probes.on_proven();
     }
 
     fn on_reconnect(&mut self, unwanted: u64, actions: &mut Vec<Action>) {
@@ -331,8 +338,7 @@ impl Machine {
     fn on_tick_while_ready(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if self.stable_at.is_some_and(|stable_at| now >= stable_at) {
             self.stable_at = None;
-            self.proven = true;
-            self.unproven = 0;
+            self.prove();
             self.backoff.on_stable();
         }
         if self.recess.is_due(now) {
@@ -426,12 +432,12 @@ impl Machine {
         actions.push(Action::Close(generation));
     }
 
-    fn park(&mut self, why: ParkReason, now: Instant) {
+    fn park(&mut self, why: ParkReason, prospect: Prospect, now: Instant) {
         if !self.ever_ready {
             // What a server that never came up seemed to speak was a guess.
             self.era = None;
         }
-        let after = self.jitter.around(self.policy.park_probe, PARK_SPREAD_PERCENT);
+        let after = self.park_probes.on_park(prospect, &mut self.jitter);
         self.state = State::Parked { why, next_probe: now + after };
     }
 

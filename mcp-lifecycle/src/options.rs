@@ -85,6 +85,10 @@ pub struct ServerOptions {
     pub park_after: u32,
     /// How long a parked server waits before it is tried again, ± 20 %. Default 300 s.
     pub park_probe: Duration,
+    ///
+    /// A server that was ready before, and that cannot even be reached now, may be about to return: where
+    /// nobody listens, five attempts are over in 2 to 5 s. It is tried after 5, 15 and 60 s first, ± 20 %,
+    /// until it proves healthy again.
     /// How long a connection must last to count as stable. Default 30 s.
     pub stable_for: Duration,
     /// How a silent connection is found out.

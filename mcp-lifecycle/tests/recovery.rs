@@ -160,6 +160,28 @@ async fn f033_a_crash_loop_is_parked_once_withdraws_its_tools_and_is_probed_in_l
 }
 
 #[tokio::test(start_paused = true)]
+async fn f052_a_server_that_restarts_for_twenty_seconds_is_back_within_two_minutes() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let served = script.clone();
+    let (server, connector) = bench.add_with("one", plain(), move |_| served.start());
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    // Five attempts in a row, and two early ones of the parked server.
+    (0..7).for_each(|_| connector.fail_next(ConnectError::Timeout));
+    let lost = Instant::now();
+    server.reconnect(1);
+    until(&server, |status| matches!(status.state, State::Parked { .. }).then_some(())).await;
+    assert!(lost.elapsed() < seconds(15), "{:?}", lost.elapsed());
+    let refused = server.call(echo(), CallOptions::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("tried again in"), "{refused}");
+    ready(&server).await;
+    assert!(lost.elapsed() > seconds(50) && lost.elapsed() < seconds(120), "{:?}", lost.elapsed());
+    server.call(echo(), CallOptions::default()).await.unwrap();
+    assert_eq!(connector.attempts(), 9);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f034_a_flapping_server_waits_longer_and_longer_until_it_is_stable() {
     let bench = Bench::new();
     let connector = MemoryConnector::new();

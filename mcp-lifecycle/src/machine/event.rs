@@ -58,6 +58,8 @@ pub(crate) enum Loss {
     Refused,
     /// May pass by itself.
     Transient,
+    /// Nobody answers there; may pass by itself.
+    Unreachable,
 }
 
 /// Whether anybody uses a connection.

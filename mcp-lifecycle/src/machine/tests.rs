@@ -103,6 +103,24 @@ fn f033_five_attempts_that_never_prove_healthy_park_the_server() {
 }
 
 #[test]
+fn a_server_that_was_ready_and_cannot_be_reached_is_tried_early_when_it_is_parked() {
+    let mut bench = Bench::ready();
+    let generation = bench.machine.generation();
+    bench.on(Event::Proven(generation));
+    bench.lose(Loss::Transient);
+    while let State::Backoff { .. } = bench.state() {
+        bench.wait();
+        bench.lose(Loss::Unreachable);
+    }
+    for seconds in [5, 15, 60, 300, 300] {
+        assert!(matches!(bench.state(), State::Parked { why: ParkReason::Unproven { .. }, .. }));
+        let waited = bench.wait();
+        assert!(waited >= seconds * SECOND * 4 / 5 && waited <= seconds * SECOND * 6 / 5, "{waited:?}");
+        bench.lose(Loss::Unreachable);
+    }
+}
+
+#[test]
 fn i17_a_handshake_alone_does_not_clear_the_budget() {
     let mut bench = Bench::connecting();
     for _ in 0..5 {
@@ -529,6 +547,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Loss::Refused),
         Just(Loss::Rejected),
         Just(Loss::Transient),
+        Just(Loss::Unreachable),
     ];
     prop_oneof![
         1 => Just(Step::Order(Event::Demand)),
