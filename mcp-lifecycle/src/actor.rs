@@ -371,7 +371,7 @@ impl Actor {
             tracing::info!(server = %self.server.name, ending = ?stopping.report.ending, elapsed_ms = elapsed.as_millis(), "server stopped");
             self.server.ended.set(stopping.report);
         }
-        self.server.retire();
+        self.server.retire("it was never stopped");
     }
 
     /// Tells the root until when it has to wait: it must not overtake the steps that are left.

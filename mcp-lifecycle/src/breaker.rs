@@ -3,7 +3,13 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-/// When calls are refused because the connection keeps breaking under them.
+/// When calls are refused because the connection keeps breaking under them, or because the server keeps
+/// failing behind one that stands.
+///
+/// A strike is one event, however many calls it took down: a connection that was ready and broke, or,
+/// over HTTP, an answer of 500, 502, 503 or 504 to a request that was begun after the strike before. What
+/// a tool or the protocol answers is no strike, and neither is a call's time-out: it asks for a probe, and
+/// only if that fails the connection breaks. Each server has a breaker of its own, which ends with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerOptions {
@@ -35,6 +41,13 @@ impl BreakerOptions {
         self.open_for = time;
         self
     }
+
+    /// Sets the longest time it stays open.
+    #[must_use]
+    pub fn with_cap(mut self, cap: Duration) -> Self {
+        self.cap = cap;
+        self
+    }
 }
 
 /// Whether calls are let through.
@@ -52,8 +65,9 @@ pub enum BreakerState {
 
 /// Refuses calls while a server's connection keeps breaking.
 ///
-/// Only the connection counts: a generation that was ready and broke is one strike, however many
-/// calls it took down, and whatever a tool answers is a success.
+/// A generation that was ready and broke is one strike, however many calls it took down. So is a failure
+/// of the server behind a connection that stands, together with all failures of requests that were begun
+/// before it was seen. Whatever a tool answers is a success.
 ///
 /// ```text
 ///            5 strikes in a row             time is up
@@ -69,6 +83,8 @@ pub(crate) struct Breaker {
     strikes: u32,
     /// The newest generation that was struck: further losses of it are the same event.
     struck: u64,
+    /// Counts the strikes of all time, so that failures that belong together are told from those in a row.
+    total: u64,
     /// Counts the probes, so that a late end of an old one is told from the present one.
     probes: u64,
 }
@@ -93,7 +109,7 @@ pub(crate) enum Admission {
 
 impl Breaker {
     pub(crate) fn new(options: BreakerOptions) -> Self {
-        Self { options, state: Inner::Closed, strikes: 0, struck: 0, probes: 0 }
+        Self { options, state: Inner::Closed, strikes: 0, struck: 0, total: 0, probes: 0 }
     }
 
     pub(crate) fn admit(&mut self, now: Instant) -> Admission {
@@ -121,11 +137,23 @@ impl Breaker {
             return false;
         }
         self.struck = generation;
-        self.on_failure(now)
+        self.strike(now)
     }
 
-    /// The server failed on the level of the connection, which stays. `true` if that opens the breaker.
-    pub(crate) fn on_failure(&mut self, now: Instant) -> bool {
+    /// How many strikes there were; a request notes it when it is begun.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The server failed on the level of the connection, which stays. The request was begun after `total`
+    /// strikes: if there are more by now, this failure is part of the last. Tells whether this opened the
+    /// breaker.
+    pub(crate) fn on_failure(&mut self, total: u64, now: Instant) -> bool {
+        total == self.total && self.strike(now)
+    }
+
+    fn strike(&mut self, now: Instant) -> bool {
+        self.total += 1;
         self.strikes = self.strikes.saturating_add(1);
         let round = match self.state {
             Inner::Closed if self.strikes < self.options.open_after => return false,
@@ -293,7 +321,12 @@ mod tests {
                             model.probe = model.probe.filter(|probe| probe != number);
                         }
                     }
-                    Step::Failure => prop_assert_eq!(breaker.on_failure(model.now), model.fail()),
+                    Step::Failure => {
+                        let total = breaker.total();
+                        prop_assert_eq!(breaker.on_failure(total, model.now), model.fail());
+                        // Begun before that: part of it, whatever it may be.
+                        prop_assert!(!breaker.on_failure(total, model.now));
+                    }
                     Step::Strike { is_new } => {
                         model.generation += u64::from(is_new);
                         let opens = breaker.on_strike(model.generation, model.now);
@@ -347,6 +380,19 @@ mod tests {
             breaker.on_strike(1, now);
         }
         assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn f066_failures_in_a_row_open_it_and_those_that_belong_together_are_one() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(BreakerOptions::default());
+        for round in 1..=5 {
+            let begun = breaker.total();
+            let opened: Vec<_> = (0..100).map(|_| breaker.on_failure(begun, now)).collect();
+            assert_eq!(opened[0], round == 5);
+            assert!(opened[1..].iter().all(|opened| !opened));
+        }
+        assert_eq!(breaker.state(), BreakerState::Open);
     }
 
     #[test]

@@ -111,6 +111,8 @@ struct Path<'a> {
     /// How an earlier attempt ended that may have run: whatever becomes of the next, that stays true.
     unknown: Option<mcp_session::CallError>,
     unfinished: Unfinished<'a>,
+    /// The strikes of the breaker when this attempt was begun.
+    strikes: u64,
     _place: crate::server::Place<'a>,
     _use: Option<Use<'a>>,
     _probe: Option<Probe<'a>>,
@@ -178,7 +180,8 @@ impl<'a> Path<'a> {
         };
         let now = Instant::now();
         let started = options.began.unwrap_or(now);
-        let admission = server.change_account(|account| account.admit(now));
+        let (admission, strikes) =
+            server.change_account(|account| (account.admit(now), account.breaker.total()));
         let probe = match admission {
             Admission::Pass => None,
             Admission::Probe(number) => Some(Probe { server, number }),
@@ -208,6 +211,7 @@ impl<'a> Path<'a> {
             repeat,
             unknown: None,
             unfinished: Unfinished { server, has_ended: false },
+            strikes,
             _place: place,
             _use: server.begin_use(),
             _probe: probe,
@@ -267,6 +271,7 @@ impl<'a> Path<'a> {
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
                     self.server.count_repeat();
                     self.wait(pause).await;
+                    self.strikes = self.server.account().breaker.total();
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
                         self.unknown = Some(error);
@@ -446,7 +451,7 @@ impl<'a> Path<'a> {
             Error::Http(rejection) if rejection.wants_authorization() => {
                 self.server.orders.give(|wishes| wishes.unauthorized = Some(generation));
             }
-            Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(),
+            Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(self.strikes),
             _ => {}
         }
     }

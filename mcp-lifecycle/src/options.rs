@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mcp_session::{ClientHandler, ListLimits, SessionOptions};
 use mcp_transport::Connector;
+use tokio_util::task::TaskTracker;
 
 use crate::backoff::BackoffOptions;
 use crate::breaker::BreakerOptions;
@@ -84,11 +85,11 @@ pub struct ServerOptions {
     /// Attempts in a row that do not prove healthy before the server is parked. Default 5.
     pub park_after: u32,
     /// How long a parked server waits before it is tried again, ± 20 %. Default 300 s.
-    pub park_probe: Duration,
     ///
     /// A server that was ready before, and that cannot even be reached now, may be about to return: where
     /// nobody listens, five attempts are over in 2 to 5 s. It is tried after 5, 15 and 60 s first, ± 20 %,
     /// until it proves healthy again.
+    pub park_probe: Duration,
     /// How long a connection must last to count as stable. Default 30 s.
     pub stable_for: Duration,
     /// How a silent connection is found out.
@@ -219,6 +220,7 @@ pub struct SupervisorOptions {
     /// Seed of every random delay; `None` takes a random one.
     pub seed: Option<u64>,
     kill: Option<KillHook>,
+    last_work: Vec<(String, TaskTracker)>,
 }
 
 impl Default for SupervisorOptions {
@@ -231,6 +233,7 @@ impl Default for SupervisorOptions {
             events: 1024,
             seed: None,
             kill: None,
+            last_work: Vec::new(),
         }
     }
 }
@@ -266,6 +269,22 @@ impl SupervisorOptions {
         self
     }
 
+    /// Names work that must not be cut off, such as writing a token that its server gives only once.
+    ///
+    /// A shutdown waits for the tracker to be empty when every server has ended, inside what is left of
+    /// [`total`](Self::total) and no longer; what has not ended then is in the
+    /// [report](crate::ShutdownReport::unfinished). May be called again for further work. The tasks stay
+    /// those of whoever made them.
+    #[must_use]
+    pub fn with_last_work(mut self, name: impl Into<String>, work: TaskTracker) -> Self {
+        self.last_work.push((name.into(), work));
+        self
+    }
+
+    pub(crate) fn last_work(&self) -> &[(String, TaskTracker)] {
+        &self.last_work
+    }
+
     /// Takes the hook out: it belongs to the one owner who may call it.
     pub(crate) fn take_kill(&mut self) -> Option<KillHook> {
         self.kill.take()
@@ -282,6 +301,7 @@ impl fmt::Debug for SupervisorOptions {
             .field("events", &self.events)
             .field("seed", &self.seed)
             .field("kill", &self.kill.is_some())
+            .field("last_work", &self.last_work)
             .finish()
     }
 }

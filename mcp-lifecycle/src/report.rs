@@ -11,6 +11,8 @@ use serde::{Serialize, Serializer};
 pub struct ShutdownReport {
     /// Every server, in the order in which they were added.
     pub servers: Vec<ServerReport>,
+    /// [Last work](crate::SupervisorOptions::with_last_work) that had not ended when the time was up.
+    pub unfinished: Vec<Exceeded>,
     /// From the first step to the last.
     #[serde(rename = "elapsed_ms", serialize_with = "millis")]
     pub elapsed: Duration,
@@ -57,19 +59,31 @@ pub enum StopStep {
     Close,
     /// Every task has ended.
     Join,
+    /// Work that must not be cut off has ended.
+    Finish,
+    /// The steps could be taken at all: whoever has to take them got to run, and did not fail.
+    Schedule,
 }
 
 impl ShutdownReport {
-    /// Whether every server ended by itself, in time, with no call cancelled.
+    /// Whether every server ended by itself, in time, with no call cancelled, and no work was left.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.servers.iter().all(ServerReport::is_clean)
+        self.unfinished.is_empty() && self.servers.iter().all(ServerReport::is_clean)
     }
 }
 
 impl ServerReport {
     pub(crate) fn new(name: Arc<str>) -> Self {
         Self { name, ending: Ending::Clean, calls_cancelled: 0, tasks_aborted: 0, exceeded: Vec::new() }
+    }
+
+    /// Its steps were not taken; whatever it still had is left to the transport.
+    pub(crate) fn abandoned(name: Arc<str>, elapsed: Duration, why: &str) -> Self {
+        let mut report = Self::new(name);
+        report.ending = Ending::Abandoned;
+        report.exceeded.push(Exceeded { step: StopStep::Schedule, elapsed, what: why.to_owned() });
+        report
     }
 
     /// Whether the server ended by itself, in time, with no call cancelled.
@@ -105,6 +119,8 @@ impl fmt::Display for StopStep {
             Self::Drain => "drain",
             Self::Close => "close",
             Self::Join => "join",
+            Self::Finish => "finish",
+            Self::Schedule => "schedule",
         })
     }
 }

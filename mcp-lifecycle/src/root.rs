@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::actor::Actor;
 use crate::registry::Registry;
-use crate::report::{ServerReport, ShutdownReport};
+use crate::report::{Exceeded, ServerReport, ShutdownReport, StopStep};
 use crate::server::Server;
 use crate::stop_plan::{MOMENT, StopPlan, standstill};
 use crate::timer;
@@ -71,18 +71,20 @@ impl Root {
         for server in &servers {
             server.orders.give(|wishes| wishes.stop = true);
         }
-        self.join_all(plan).await;
+        let limit = self.join_all(plan).await;
+        let unfinished = self.finish_last_work(plan.began, limit).await;
         // Those that did not end in time have been dropped by now: their reports say so.
         let reports = servers.iter().map(|server| server.ended.get());
         let servers = reports.flatten().map(|report| (*report).clone()).collect();
-        let report = ShutdownReport { servers, elapsed: plan.began.elapsed() };
+        let report = ShutdownReport { servers, unfinished, elapsed: plan.began.elapsed() };
         tracing::info!(elapsed_ms = report.elapsed.as_millis(), is_clean = report.is_clean(), "shut down");
         self.registry.report.set(report);
     }
 
     /// Joins the actors. They keep their limits themselves; the one here is for an actor that does not
     /// get to run, and it comes after theirs, also when a standstill of the runtime has moved those.
-    async fn join_all(&mut self, plan: StopPlan) {
+    /// Returns until when they had.
+    async fn join_all(&mut self, plan: StopPlan) -> Instant {
         let mut limit = self.limit(plan);
         let mut until = limit;
         while !self.actors.is_empty() {
@@ -105,9 +107,27 @@ impl Root {
         }
         for server in std::mem::take(&mut self.owners).into_values() {
             tracing::warn!(server = %server.name, "a server did not stop in time; it is abandoned");
-            server.retire();
+            server.retire("its owner did not get to run in time");
         }
         self.actors.abort_all();
+        limit
+    }
+
+    /// Gives work that must not be cut off what is left of the time; returns what has not ended then.
+    ///
+    /// It has gone on beside everything else. Whoever does it goes on after that as well, or does not.
+    async fn finish_last_work(&self, began: Instant, limit: Instant) -> Vec<Exceeded> {
+        let mut unfinished = Vec::new();
+        for (name, work) in self.registry.runtime.options.last_work() {
+            work.close();
+            if timeout_at(limit, work.wait()).await.is_err() {
+                let (tasks, elapsed) = (work.len(), began.elapsed());
+                tracing::warn!(work = %name, tasks, elapsed_ms = elapsed.as_millis(), "work that must not be cut off did not end in time");
+                let what = format!("{tasks} tasks of {name}");
+                unfinished.push(Exceeded { step: StopStep::Finish, elapsed, what });
+            }
+        }
+        unfinished
     }
 
     /// When every actor that is left must have ended.
@@ -130,7 +150,7 @@ impl Root {
 
     /// Nothing of the server lives any more.
     fn end(&self, server: &Arc<Server>) {
-        server.retire();
+        server.retire("its owner failed");
         if server.is_removed() {
             self.registry.forget(server);
         }
@@ -142,11 +162,12 @@ impl Drop for Root {
     fn drop(&mut self) {
         self.registry.close();
         let servers = self.registry.servers();
-        servers.iter().for_each(|server| server.retire());
+        servers.iter().for_each(|server| server.retire("the runtime or the supervisor ended before it"));
         if self.registry.report.get().is_none() {
             let reports = servers.iter().filter_map(|server| server.ended.get());
             let servers = reports.map(|report| (*report).clone()).collect();
-            self.registry.report.set(ShutdownReport { servers, elapsed: Duration::ZERO });
+            let unfinished = Vec::new();
+            self.registry.report.set(ShutdownReport { servers, unfinished, elapsed: Duration::ZERO });
         }
     }
 }

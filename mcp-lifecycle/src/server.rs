@@ -1,9 +1,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mcp_proto::PeerInfo;
 use mcp_session::{CallOutcome, Counters, Gate, HandlerQuota, ListKind, Session};
-use mcp_transport::Ending;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -198,9 +198,10 @@ impl Server {
         }
     }
 
-    /// The server failed to serve a call, on a connection that stays: one strike for each.
-    pub(crate) fn on_failure(&self) {
-        let has_opened = self.change_account(|account| account.breaker.on_failure(Instant::now()));
+    /// The server failed to serve a request that was begun after `strikes` strikes, on a connection that
+    /// stays.
+    pub(crate) fn on_failure(&self, strikes: u64) {
+        let has_opened = self.change_account(|account| account.breaker.on_failure(strikes, Instant::now()));
         if has_opened {
             tracing::warn!(server = %self.name, "calls are refused: the server keeps failing");
         }
@@ -301,8 +302,9 @@ impl Server {
         published.unwrap_or_else(|| Arc::clone(&self.status.borrow()))
     }
 
-    /// Ends everything that callers can see, whoever owned the server. May be called again.
-    pub(crate) fn retire(&self) {
+    /// Ends everything that callers can see, whoever owned the server. May be called again. If its owner has
+    /// not reported how it ended, `why` says why not.
+    pub(crate) fn retire(&self, why: &str) {
         self.gate.close();
         self.set_offer(None);
         self.end_count();
@@ -310,10 +312,8 @@ impl Server {
             self.announce(|status| status.state = State::Stopped);
         }
         if self.ended.get().is_none() {
-            // Its owner would have set it: whatever it still had is left to the transport.
-            let mut report = ServerReport::new(Arc::clone(&self.name));
-            report.ending = Ending::Abandoned;
-            self.ended.set(report);
+            let elapsed = self.runtime.plan.get().map_or(Duration::ZERO, |plan| plan.began.elapsed());
+            self.ended.set(ServerReport::abandoned(Arc::clone(&self.name), elapsed, why));
         }
         self.moved.ring();
     }

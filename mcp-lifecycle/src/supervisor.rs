@@ -138,7 +138,7 @@ impl Drop for Owner {
         if let Some(Kill(kill)) = &self.kill {
             kill();
         }
-        servers.iter().for_each(|server| server.retire());
+        servers.iter().for_each(|server| server.retire("the supervisor was dropped without a shutdown"));
     }
 }
 

@@ -353,7 +353,7 @@ async fn statuses_and_reports_have_a_form_for_machines() {
     let report = serde_json::to_value(&*bench.end().await).unwrap();
     assert_eq!(
         report,
-        json!({"elapsed_ms": 0, "servers": [{
+        json!({"elapsed_ms": 0, "unfinished": [], "servers": [{
             "name": "one", "ending": "clean", "calls_cancelled": 0, "tasks_aborted": 0, "exceeded": [],
         }]})
     );

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_lifecycle::{
-    BackoffOptions, BreakerOptions, BreakerState, CallError, Failure, KeepaliveOptions, ParkReason, ServerHandle,
-    ServerOptions, State,
+    BackoffOptions, BreakerOptions, BreakerState, CallError, Failure, KeepaliveOptions, ParkReason,
+    ServerHandle, ServerOptions, State,
 };
 use mcp_proto::{CallTool, ListTools};
 use mcp_session::{CallOptions, CallOutcome, EraPolicy, ListLimits, SessionOptions, UnsupportedWhy};
@@ -190,6 +190,46 @@ fn f066_a_failing_server_is_found_out_whatever_it_says() {
 }
 
 #[test]
+fn f066_failures_of_requests_that_were_under_way_together_are_one_strike() {
+    isolated(async |test| {
+        const TOGETHER: usize = 6;
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let first = become_ready(&host).await;
+        server.settled(soon()).await;
+        let serving = async {
+            let mut connections = vec![first];
+            while connections.len() < TOGETHER {
+                connections.push(host.accept().await);
+            }
+            loop {
+                // Nobody is refused before everybody has asked.
+                for connection in &mut connections {
+                    connection.request().await;
+                }
+                for connection in &mut connections {
+                    connection.empty("503 Busy").await;
+                }
+            }
+        };
+        let calls = async {
+            for round in 1..=5 {
+                assert_eq!(server.status().breaker, BreakerState::Closed, "round {round}");
+                let calls = futures_util::future::join_all((0..TOGETHER).map(|_| call(&server)));
+                assert!(calls.await.iter().all(Result::is_err));
+            }
+        };
+        tokio::select! {
+            () = calls => {}
+            () = serving => unreachable!("it serves for ever"),
+        }
+        assert_eq!(server.status().breaker, BreakerState::Open);
+        test.expect_log(tracing::Level::WARN, "the server keeps failing");
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
 fn a_wish_for_input_that_nobody_serves_proves_that_the_server_is_well() {
     isolated(async |test| {
         let host = NetServer::bind().await;
@@ -309,7 +349,9 @@ fn f060_f061_a_call_refused_for_want_of_credentials_costs_the_server_no_strike_a
                 let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
                 let length = body.len();
                 other
-                    .write(format!("HTTP/1.1 {status}\r\n{header}{kind}content-length: {length}\r\n\r\n{body}"))
+                    .write(format!(
+                        "HTTP/1.1 {status}\r\n{header}{kind}content-length: {length}\r\n\r\n{body}"
+                    ))
                     .await;
                 // The state follows while the first call still runs.
                 server.watch().wait_for(|status| status.state == State::NeedsAuth).await.unwrap();

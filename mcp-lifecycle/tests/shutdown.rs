@@ -30,6 +30,7 @@ use support::{
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 use tracing::Level;
 
 #[tokio::test(start_paused = true)]
@@ -157,6 +158,30 @@ async fn calls_that_wait_are_sent_away_at_once() {
     assert_eq!(began.elapsed(), seconds(0));
     drop(running);
     bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_work_gets_the_rest_of_the_time_and_no_more() {
+    // How long it takes, when the shutdown is over, and what is left then.
+    for (takes, over, left) in [(3, 3, 0), (9, 9, 0), (11, 10, 2)] {
+        let (log, _guard) = LogCapture::on_this_thread();
+        let work = TaskTracker::new();
+        let mut bench =
+            Bench::with(SupervisorOptions::default().with_last_work("token writes", work.clone()));
+        let server = bench.add("one", &ServerScript::legacy(), plain());
+        ready(&server).await;
+        (0..2).for_each(|_| drop(work.spawn(tokio::time::sleep(seconds(takes)))));
+        let report = bench.supervisor.shutdown().await;
+        assert_eq!(report.elapsed.as_secs(), over, "{report:?}");
+        assert!(report.servers[0].is_clean(), "the server does not wait for it");
+        let unfinished: Vec<_> = report.unfinished.iter().map(|left| (left.step, &*left.what)).collect();
+        let expected = [(StopStep::Finish, "2 tasks of token writes")];
+        assert_eq!(unfinished, expected[..usize::from(left > 0)]);
+        assert_eq!((report.is_clean(), log.at(Level::WARN).len()), (left == 0, usize::from(left > 0)));
+        assert_eq!(work.len(), left, "nobody has cut it off");
+        work.wait().await;
+        bench.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
