@@ -1,9 +1,10 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_proto::{
-    Discover, Era, LogLevel, Method, Paginated, Payload, PeerInfo, Ping, ProtocolVersion, RejectedTool,
-    Request, RequestId, SetLogLevel, encode_request, for_version,
+    Discover, Era, ListTools, LogLevel, Method, Paginated, Payload, PeerInfo, Ping, ProtocolVersion,
+    RejectedTool, Request, RequestId, SetLogLevel, code, encode_request, for_version,
 };
 use mcp_transport::{CloseReason, CloseReport, Closed};
 use serde::Serialize;
@@ -43,6 +44,8 @@ pub(crate) struct Handle {
     call_limit: Duration,
     hard_limit: Duration,
     pub(crate) max_rounds: u32,
+    /// The server has said that it does not know `ping`.
+    lacks_ping: AtomicBool,
 }
 
 impl Handle {
@@ -52,6 +55,7 @@ impl Handle {
             call_limit: options.call_limit,
             hard_limit: options.hard_limit,
             max_rounds: options.max_rounds,
+            lacks_ping: AtomicBool::new(false),
         }
     }
 
@@ -157,6 +161,9 @@ impl Session {
 
     /// Asks whether the server still answers: `ping`, or `server/discover` in the modern era.
     ///
+    /// A server that does not know `ping` has answered as well. It is asked for the first page of its tools
+    /// from then on, if it has declared any: that it knows.
+    ///
     /// An error from the server is an answer too, so a server without `ping` counts as alive, and so does
     /// one that refuses it with an HTTP status below 500.
     ///
@@ -171,11 +178,21 @@ impl Session {
     pub async fn probe(&self, by: Instant) -> Result<(), CallError> {
         let options = CallOptions::default().with_deadline(by);
         let answer = match self.peer().era {
+            Era::Legacy if self.handle.lacks_ping.load(Ordering::Relaxed) => {
+                self.call(ListTools::default(), options).await.map(drop)
+            }
             Era::Legacy => self.call(Ping::default(), options).await.map(drop),
             Era::Modern => self.call(Discover::default(), options).await.map(drop),
         };
         match answer {
-            Ok(()) | Err(CallError::Peer(_)) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(CallError::Peer(error)) => {
+                let has_tools = self.peer().capabilities.tools.is_some();
+                if error.code == code::METHOD_NOT_FOUND && has_tools {
+                    self.handle.lacks_ping.store(true, Ordering::Relaxed);
+                }
+                Ok(())
+            }
             Err(error) if error.wants_authorization() => Err(error),
             Err(CallError::Http(rejection)) if rejection.status < 500 => Ok(()),
             Err(error) => Err(error),
