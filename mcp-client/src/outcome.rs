@@ -158,6 +158,7 @@ impl FailureKind {
             CallError::NeedsAuth { .. } => Self::NeedsAuthorization,
             CallError::Overloaded { .. } => Self::Overloaded,
             CallError::Removed { .. } => Self::UnknownName,
+            CallError::Replaced { .. } => Self::Lost,
             CallError::Session { error, .. } => Self::of_session(error),
             CallError::ShuttingDown { .. } => Self::ShuttingDown,
             CallError::Timeout { .. } => Self::Timeout,

@@ -26,12 +26,15 @@ use crate::timer;
 pub(crate) struct Actor {
     server: Arc<Server>,
     connector: Arc<dyn Connector>,
+    predecessor: Option<Arc<Server>>,
     machine: Machine,
     /// The one connection that may exist.
     link: Option<Link>,
     /// Its task: one at a time.
     tasks: JoinSet<Option<CloseReport>>,
     last_error: Option<Arc<Failure>>,
+    /// The connection on which nothing is told unasked, though it should be.
+    degraded: Option<u64>,
     /// The calls of this connection are given their time.
     draining: Option<u64>,
     stopping: Option<Stopping>,
@@ -60,15 +63,17 @@ enum Input {
 
 impl Actor {
     pub(crate) fn new(new: NewServer) -> Self {
-        let NewServer { server, connector } = new;
+        let NewServer { server, connector, predecessor } = new;
         let jitter = Jitter::for_server(server.runtime.seed, &server.name);
         Self {
             machine: Machine::new(server.options.policy(), jitter),
             server,
             connector,
+            predecessor,
             link: None,
             tasks: JoinSet::new(),
             last_error: None,
+            degraded: None,
             draining: None,
             stopping: None,
             is_finished: false,
@@ -76,7 +81,18 @@ impl Actor {
     }
 
     /// Runs the server until it is stopped; returns when nothing of it is left.
+    ///
+    /// A server that takes the place of another one begins when nothing of that is left: there is never
+    /// more than one connection to what a name stands for.
     pub(crate) async fn run(mut self) {
+        if let Some(predecessor) = self.predecessor.take() {
+            predecessor.ended.wait().await;
+            if self.server.is_over() {
+                // Replaced or stopped before it has begun.
+                self.server.ended.set(ServerReport::new(Arc::clone(&self.server.name)));
+                return self.server.retire("it was never started");
+            }
+        }
         if let Some(begin) = self.server.options.begin() {
             self.feed(Event::Enable(begin));
         }
@@ -123,17 +139,35 @@ impl Actor {
             wishes.enabled.map(|on| if on { Event::Enable(begin) } else { Event::Disable }),
             wishes.reconnect.map(Event::Reconnect),
             wishes.wake.then_some(Event::Wake),
+            wishes.resumed.then_some(Event::Resumed),
             wishes.demand.then_some(Event::Demand),
             wishes.proven.map(Event::Proven),
         ];
         for event in events.into_iter().flatten() {
             self.feed(event);
         }
+        if let Some((generation, is_degraded)) = wishes.degraded {
+            self.on_degraded(generation, is_degraded);
+        }
         if let Some(generation) = wishes.unauthorized {
             self.on_unauthorized(generation);
         }
         if let Some(link) = self.link.as_ref().filter(|link| Some(link.generation) == wishes.suspect) {
             link.suspect();
+        }
+    }
+
+    fn on_degraded(&mut self, generation: u64, is_degraded: bool) {
+        let before = self.degraded;
+        if is_degraded {
+            self.degraded = Some(generation);
+        } else if before == Some(generation) {
+            self.degraded = None;
+        }
+        let is_current = self.machine.state() == (State::Ready { generation });
+        if is_current && before != self.degraded {
+            tracing::info!(server = %self.server.name, generation, is_degraded, "whether the server tells of changes has changed");
+            self.announce();
         }
     }
 
@@ -336,6 +370,11 @@ impl Actor {
                     self.server.gate.publish(generation, session);
                 }
             }
+            Action::Probe(generation) => {
+                if let Some(link) = link(generation) {
+                    link.probe();
+                }
+            }
             Action::Refuse => self.server.gate.close(),
             Action::Retract(generation) => self.server.gate.retract(generation),
             Action::Strike(generation) => {
@@ -348,7 +387,9 @@ impl Actor {
 
     fn announce(&self) {
         let state = self.machine.state();
-        if let State::Parked { .. } | State::Disabled | State::NeedsAuth | State::Stopped = state {
+        if let State::Parked { .. } | State::Disabled | State::Draining | State::NeedsAuth | State::Stopped =
+            state
+        {
             // Gone before it is announced: whoever sees the state does not see the tools.
             self.server.set_offer(None);
         }
@@ -360,6 +401,8 @@ impl Actor {
             status.state = state;
             status.generation = self.machine.generation();
             status.ever_ready = self.machine.ever_ready();
+            status.degraded =
+                matches!(state, State::Ready { generation } if self.degraded == Some(generation));
             status.last_error.clone_from(&self.last_error);
         });
     }

@@ -31,12 +31,12 @@ enum Repeat {
 /// Makes one call on the guarded path.
 pub(crate) async fn call<R: Request>(
     server: &Server,
-    request: R,
+    request: &R,
     options: CallOptions,
 ) -> Result<R::Result, CallError> {
     let path = Path::begin(server, R::METHOD, request.mirrored_name(), options)?;
     let span = path.span();
-    path.walk(|live, options| live.call_ref(&request, options)).instrument(span).await
+    path.walk(|live, options| live.call_ref(request, options)).instrument(span).await
 }
 
 /// Fetches a list on the guarded path, under one permit.

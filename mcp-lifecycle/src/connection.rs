@@ -31,6 +31,15 @@ pub(crate) enum News {
     Up(Session, Lists),
 }
 
+/// Why a connection may be dead although it stands.
+#[derive(Debug, Default)]
+struct Suspicion {
+    /// The machine has slept.
+    slept: Notify,
+    /// A call has.
+    timed_out: Notify,
+}
+
 /// What the owner of a connection holds of it.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -39,7 +48,7 @@ pub(crate) struct Link {
     /// Once it is up.
     pub(crate) session: Option<Session>,
     close: watch::Sender<Option<Instant>>,
-    suspicion: Arc<Notify>,
+    suspicion: Arc<Suspicion>,
 }
 
 impl Link {
@@ -57,7 +66,12 @@ impl Link {
 
     /// A call has timed out: is there still anybody?
     pub(crate) fn suspect(&self) {
-        self.suspicion.notify_one();
+        self.suspicion.timed_out.notify_one();
+    }
+
+    /// Is there still anybody, whatever was known before?
+    pub(crate) fn probe(&self) {
+        self.suspicion.slept.notify_one();
     }
 }
 
@@ -70,7 +84,7 @@ pub(crate) struct Task {
     era: Option<Era>,
     haste: Haste,
     close: CloseOrder,
-    suspicion: Arc<Notify>,
+    suspicion: Arc<Suspicion>,
     news: mpsc::Sender<News>,
 }
 
@@ -85,7 +99,7 @@ pub(crate) fn prepare(
     // At most two pieces of news: up, lost.
     let (send_news, news) = mpsc::channel(2);
     let close = watch::Sender::new(None);
-    let suspicion = Arc::new(Notify::new());
+    let suspicion = Arc::new(Suspicion::default());
     let task = Task {
         server: Arc::clone(server),
         connector: Arc::clone(connector),
@@ -254,7 +268,7 @@ struct Life<'a> {
     server: &'a Arc<Server>,
     generation: u64,
     news: &'a mpsc::Sender<News>,
-    suspicion: &'a Notify,
+    suspicion: &'a Suspicion,
     engine: &'a mut Engine,
     session: &'a mut Option<Session>,
     lists_at_once: NonZeroUsize,
@@ -327,12 +341,13 @@ async fn establish(
 }
 
 /// Probes the connection when it is idle or under suspicion; returns when it counts as dead.
-async fn watch_health(server: &Server, session: &Session, suspicion: &Notify) -> Failure {
+async fn watch_health(server: &Server, session: &Session, suspicion: &Suspicion) -> Failure {
     let mut keepalive = Keepalive::new(server.options.keepalive.clone(), Instant::now());
     loop {
         let due = tokio::select! {
             biased;
-            () = suspicion.notified() => keepalive.on_suspicion(Instant::now()),
+            () = suspicion.slept.notified() => keepalive.on_resumed(Instant::now()),
+            () = suspicion.timed_out.notified() => keepalive.on_suspicion(Instant::now()),
             () = timer::until(keepalive.next_deadline()) => {
                 keepalive.on_due(Instant::now(), session.in_flight())
             }

@@ -64,6 +64,15 @@ pub enum CallError {
         /// What is known of the request.
         outcome: CallOutcome,
     },
+    /// The server was replaced by one with another configuration, and the time for running calls was over.
+    /// A call that was not sent is made on the new one, and never ends like this.
+    #[error("server {server:?} has been replaced{}", aftermath(*.outcome))]
+    Replaced {
+        /// The server.
+        server: Arc<str>,
+        /// What is known of the request.
+        outcome: CallOutcome,
+    },
     /// The call itself failed.
     #[error("server {server:?}, {method}: {error}")]
     Session {
@@ -115,6 +124,7 @@ impl CallError {
             Self::Session { error, .. } => error.outcome(),
             Self::NeedsAuth { outcome, .. }
             | Self::Removed { outcome, .. }
+            | Self::Replaced { outcome, .. }
             | Self::ShuttingDown { outcome, .. } => *outcome,
             Self::CircuitOpen { .. }
             | Self::Disabled { .. }
@@ -134,6 +144,7 @@ impl CallError {
             | Self::Overloaded { server }
             | Self::Parked { server, .. }
             | Self::Removed { server, .. }
+            | Self::Replaced { server, .. }
             | Self::Session { server, .. }
             | Self::ShuttingDown { server, .. }
             | Self::Timeout { server, .. } => server,
@@ -161,6 +172,7 @@ impl CallError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Session { error, .. } => error.is_retryable(),
+            Self::Replaced { outcome, .. } => *outcome == CallOutcome::NotSent,
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Parked { .. }

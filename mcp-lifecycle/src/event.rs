@@ -54,7 +54,8 @@ pub enum ServerEvent {
         /// What it wrote.
         message: LogMessage,
     },
-    /// It has moved to another state; one event for each move.
+    /// It has moved to another state, or from or to [`degraded`](ServerStatus::degraded); one event for
+    /// each.
     StateChanged {
         /// The server, as it is since then.
         status: Arc<ServerStatus>,

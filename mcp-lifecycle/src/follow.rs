@@ -65,8 +65,10 @@ impl Follower<'_> {
     /// Hands on what the session tells, until it has ended.
     async fn hand_on(&self) {
         while let Some(event) = self.session.next_event().await {
-            if let SessionEvent::ListChanged(kind) = event {
-                self.changes.note(kind);
+            match &event {
+                SessionEvent::ListChanged(kind) => self.changes.note(*kind),
+                SessionEvent::OwnStream { is_open } => self.on_own_stream(*is_open),
+                _ => {}
             }
             if let Some(event) = ServerEvent::from_session(&self.server.name, event) {
                 self.server.runtime.emit(event);
@@ -111,12 +113,28 @@ impl Follower<'_> {
         }
     }
 
+    /// The stream on which the server tells of changes is down, or up again. What it told meanwhile is lost.
+    fn on_own_stream(&self, is_up: bool) {
+        if is_up {
+            for kind in [ListKind::Tools, ListKind::Resources, ListKind::Prompts] {
+                self.changes.note(kind);
+            }
+        }
+        self.tell_degraded(!is_up);
+    }
+
+    fn tell_degraded(&self, is_degraded: bool) {
+        let degraded = (self.generation, is_degraded);
+        self.server.orders.give(|wishes| wishes.degraded = Some(degraded));
+    }
+
     /// One subscription from its opening to its end.
     async fn listen_once(&self) -> Again {
         let _own = self.server.own_subscription(self.generation);
         let (server, generation) = (&self.server.name, self.generation);
         match self.session.subscribe(all_lists(), SubscribeOptions::default()).await {
             Ok(mut subscription) => {
+                self.tell_degraded(false);
                 // What has changed since the lists were fetched was told to nobody.
                 kinds(subscription.honoured()).for_each(|kind| self.changes.note(kind));
                 // The changes themselves come as events of the session.
@@ -130,10 +148,12 @@ impl Follower<'_> {
             Err(CallError::Unsupported { .. }) => Again::Never,
             Err(CallError::Peer(error)) if error.code == code::METHOD_NOT_FOUND => {
                 tracing::debug!(%server, generation, "changed lists are declared, but cannot be subscribed to");
+                self.tell_degraded(true);
                 Again::Never
             }
             Err(error) => {
                 tracing::debug!(%server, generation, %error, "no subscription to changed lists; asking again");
+                self.tell_degraded(true);
                 Again::Later
             }
         }

@@ -167,6 +167,9 @@ impl Following {
     }
 
     fn open_again(&mut self) {
+        if let Some(newest) = self.server.successor() {
+            self.server = newest;
+        }
         self.failures = self.failures.saturating_add(1);
         let (server, failures) = (Arc::clone(&self.server), self.failures);
         let (filter, options) = (self.filter.clone(), self.options.clone());

@@ -14,8 +14,9 @@ use crate::status::ServerStatus;
 
 /// One supervised server: makes calls and gives orders. Cheap to clone; owns nothing.
 ///
-/// It stays valid when its server is removed or its supervisor is gone: calls then end with
-/// [`CallError::Removed`] or [`CallError::ShuttingDown`].
+/// It stays valid when its server is replaced, and then stands for the one that has taken its place. When
+/// that is removed or the supervisor is gone, calls end with [`CallError::Removed`] or
+/// [`CallError::ShuttingDown`].
 #[derive(Clone)]
 pub struct ServerHandle {
     server: Arc<Server>,
@@ -24,6 +25,11 @@ pub struct ServerHandle {
 impl ServerHandle {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self { server }
+    }
+
+    /// The server that has the name now.
+    fn newest(&self) -> Arc<Server> {
+        self.server.successor().unwrap_or_else(|| Arc::clone(&self.server))
     }
 
     /// The name of the server.
@@ -49,7 +55,15 @@ impl ServerHandle {
     /// Dropping the future cancels the call: what it holds is free at once, and if the request may have
     /// left, the server is told.
     pub async fn call<R: Request>(&self, request: R, options: CallOptions) -> Result<R::Result, CallError> {
-        crate::call::call(&self.server, request, options).await
+        let mut options = options;
+        options.began.get_or_insert_with(Instant::now);
+        let mut server = self.newest();
+        loop {
+            match crate::call::call(&server, &request, options.clone()).await {
+                Err(error) => server = server.heir(error)?,
+                done => return done,
+            }
+        }
     }
 
     /// Fetches all pages of a list now, in the way of [`call`](Self::call); see [`lists`](Self::lists)
@@ -67,7 +81,15 @@ impl ServerHandle {
         options: CallOptions,
         limits: ListLimits,
     ) -> Result<Listed<R::Item>, CallError> {
-        crate::call::list::<R>(&self.server, options, limits).await
+        let mut options = options;
+        options.began.get_or_insert_with(Instant::now);
+        let mut server = self.newest();
+        loop {
+            match crate::call::list::<R>(&server, options.clone(), limits).await {
+                Err(error) => server = server.heir(error)?,
+                done => return done,
+            }
+        }
     }
 
     /// Asks to be told of the changes that `filter` names, on the connection of this moment.
@@ -90,7 +112,13 @@ impl ServerHandle {
         filter: SubscriptionFilter,
         options: SubscribeOptions,
     ) -> Result<Subscription, CallError> {
-        crate::call::subscribe(&self.server, filter, options).await
+        let mut server = self.newest();
+        loop {
+            match crate::call::subscribe(&server, filter.clone(), options.clone()).await {
+                Err(error) => server = server.heir(error)?,
+                done => return done,
+            }
+        }
     }
 
     /// Follows the changes that `filter` names, over all connections of the server.
@@ -99,7 +127,7 @@ impl ServerHandle {
     /// do not. While it is open it keeps the server awake, as any subscription does. What the server does
     /// not tell is told by [`Following::next`], as everything is.
     pub fn follow(&self, filter: SubscriptionFilter, options: SubscribeOptions) -> Following {
-        Following::new(Arc::clone(&self.server), filter, options)
+        Following::new(self.newest(), filter, options)
     }
 
     /// Calls a tool in the way of [`call`](Self::call), and takes the task that the server makes of it; see
@@ -169,26 +197,27 @@ impl ServerHandle {
     /// [`ServerEvent::ListUpdated`](crate::ServerEvent::ListUpdated) tells of the new one.
     #[must_use]
     pub fn lists(&self) -> Option<Arc<Lists>> {
-        self.server.offer().map(|offer| offer.lists)
+        self.newest().offer().map(|offer| offer.lists)
     }
 
     /// How the server introduced itself when it last became ready; `None` as for [`lists`](Self::lists).
     #[must_use]
     pub fn peer(&self) -> Option<Arc<PeerInfo>> {
-        self.server.offer().map(|offer| offer.peer)
+        self.newest().offer().map(|offer| offer.peer)
     }
 
     /// Where the server stands, with the figures of this moment.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
-        self.server.status_now()
+        self.newest().status_now()
     }
 
-    /// Follows the status: one value for each change of its state or of its breaker; who is slow sees the
-    /// last. The figures in a value are those of the change; [`status`](Self::status) has those of now.
+    /// Follows the status: one value for each change of its state, of its breaker, or from or to
+    /// [`degraded`](ServerStatus::degraded); who is slow sees the last. The figures in a value are those of
+    /// the change; [`status`](Self::status) has those of now.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<ServerStatus>> {
-        self.server.status.subscribe()
+        self.newest().status.subscribe()
     }
 
     /// Waits until every order given before this call is carried out and the state is
@@ -198,8 +227,9 @@ impl ServerHandle {
     ///
     /// Dropping the future changes nothing.
     pub async fn settled(&self, by: Instant) -> ServerStatus {
-        self.server.catch_up(self.server.state(), by).await;
-        let settled = self.server.until_state(|state| state.is_settled());
+        let server = self.newest();
+        server.catch_up(server.state(), by).await;
+        let settled = server.until_state(|state| state.is_settled());
         // Late or not: the caller gets what is true now.
         let _ = timeout_at(by, settled).await;
         self.status()
@@ -210,24 +240,24 @@ impl ServerHandle {
     /// From a state without a connection it tries at once. Calls on the old connection end with
     /// [`SessionGone`](mcp_session::CallError::SessionGone).
     pub fn reconnect(&self, unwanted: u64) {
-        self.server.orders.give(|wishes| wishes.reconnect = wishes.reconnect.max(Some(unwanted)));
+        self.newest().orders.give(|wishes| wishes.reconnect = wishes.reconnect.max(Some(unwanted)));
     }
 
     /// Tries at once if the server is parked, backs off, sleeps or waits for credentials.
     ///
     /// For new credentials, new configuration, or a person who does not want to wait.
     pub fn wake(&self) {
-        self.server.orders.give(|wishes| wishes.wake = true);
+        self.newest().orders.give(|wishes| wishes.wake = true);
     }
 
     /// Switches the server on.
     pub fn enable(&self) {
-        self.server.orders.give(|wishes| wishes.enabled = Some(true));
+        self.newest().orders.give(|wishes| wishes.enabled = Some(true));
     }
 
     /// Switches the server off: its connection is closed, calls are refused until it is switched on.
     pub fn disable(&self) {
-        self.server.orders.give(|wishes| wishes.enabled = Some(false));
+        self.newest().orders.give(|wishes| wishes.enabled = Some(false));
     }
 }
 
@@ -235,7 +265,7 @@ impl fmt::Debug for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerHandle")
             .field("name", &self.server.name)
-            .field("state", &self.server.state())
+            .field("state", &self.newest().state())
             .finish_non_exhaustive()
     }
 }

@@ -46,8 +46,8 @@ impl KeepaliveOptions {
 
 /// Decides when one connection is probed and when it counts as dead.
 ///
-/// A connection is probed when it was idle for the interval, or when a call has timed out on it. A
-/// busy connection is not probed by the interval: its calls have deadlines of their own, and each that
+/// A connection is probed when it was idle for the interval, when a call has timed out on it, or when the
+/// machine has slept. A busy connection is not probed by the interval: its calls have deadlines of their own, and each that
 /// passes asks for a probe.
 #[derive(Debug)]
 pub(crate) struct Keepalive {
@@ -103,6 +103,13 @@ impl Keepalive {
             return Due::Skip;
         }
         self.due = None;
+        Due::Probe { by: now + self.options.reply_limit }
+    }
+
+    /// The machine has slept: what was answered before says nothing any more.
+    pub(crate) fn on_resumed(&mut self, now: Instant) -> Due {
+        self.due = None;
+        self.misses = 0;
         Due::Probe { by: now + self.options.reply_limit }
     }
 

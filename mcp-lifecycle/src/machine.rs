@@ -143,6 +143,7 @@ impl Machine {
             }
             Event::Proven(generation) => self.on_proven(generation),
             Event::Reconnect(unwanted) => self.on_reconnect(unwanted, &mut actions),
+            Event::Resumed => self.on_resumed(&mut actions),
             Event::Stop => self.on_stop(&mut actions),
             Event::Tick => self.on_tick(now, &mut actions),
             Event::Up(generation, era) if self.exists(generation) && !self.is_up(generation) => {
@@ -305,6 +306,18 @@ impl Machine {
                 self.connect(Haste::AtOnce, actions);
             }
             _ => self.on_wake(actions),
+        }
+    }
+
+    /// Whatever stands between this machine and its servers may be gone, or back: a connection is probed, and
+    /// who waits tries, each in its turn. What cannot start does not start any better.
+    fn on_resumed(&mut self, actions: &mut Vec<Action>) {
+        match self.state {
+            State::Ready { generation } => actions.push(Action::Probe(generation)),
+            State::Backoff { .. } | State::Parked { why: ParkReason::Unproven { .. }, .. } => {
+                self.connect(Haste::Paced, actions);
+            }
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_session::{ClientHandler, ListLimits, SessionOptions};
-use mcp_transport::Connector;
+use mcp_transport::{Connector, SystemClock, WallClock};
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::BackoffOptions;
@@ -219,6 +219,9 @@ pub struct SupervisorOptions {
     pub events: usize,
     /// Seed of every random delay; `None` takes a random one.
     pub seed: Option<u64>,
+    /// What tells the date; by default the system's clock. It shows that the machine has slept: connections
+    /// are probed then, and servers that wait to be tried again are tried.
+    pub wall_clock: Arc<dyn WallClock>,
     kill: Option<KillHook>,
     last_work: Vec<(String, TaskTracker)>,
 }
@@ -232,6 +235,7 @@ impl Default for SupervisorOptions {
             connects: 16,
             events: 1024,
             seed: None,
+            wall_clock: Arc::new(SystemClock),
             kill: None,
             last_work: Vec::new(),
         }
@@ -250,6 +254,8 @@ impl SupervisorOptions {
         with_connects: connects: usize;
         /// Sets how far behind a subscriber may be.
         with_events: events: usize;
+        /// Sets what tells the date.
+        with_wall_clock: wall_clock: Arc<dyn WallClock>;
     }
 
     /// Sets the seed of every random delay, so that a run can be repeated.
@@ -300,6 +306,7 @@ impl fmt::Debug for SupervisorOptions {
             .field("connects", &self.connects)
             .field("events", &self.events)
             .field("seed", &self.seed)
+            .field("wall_clock", &self.wall_clock)
             .field("kill", &self.kill.is_some())
             .field("last_work", &self.last_work)
             .finish()

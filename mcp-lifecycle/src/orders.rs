@@ -28,6 +28,8 @@ pub(crate) struct Wishes {
     pub(crate) enabled: Option<bool>,
     /// Replace this connection.
     pub(crate) reconnect: Option<u64>,
+    /// The machine has slept.
+    pub(crate) resumed: bool,
     /// Try now.
     pub(crate) wake: bool,
     /// A call needs it.
@@ -36,6 +38,8 @@ pub(crate) struct Wishes {
     pub(crate) proven: Option<u64>,
     /// A call has timed out on this connection.
     pub(crate) suspect: Option<u64>,
+    /// The stream on which changes are told is down on this connection, or it is not.
+    pub(crate) degraded: Option<(u64, bool)>,
     /// A call on this connection was refused for want of credentials.
     pub(crate) unauthorized: Option<u64>,
 }

@@ -32,11 +32,15 @@ pub(crate) struct Registry {
 pub(crate) struct NewServer {
     pub(crate) server: Arc<Server>,
     pub(crate) connector: Arc<dyn Connector>,
+    /// The server whose place it takes: it does not begin before nothing of that is left.
+    pub(crate) predecessor: Option<Arc<Server>>,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
     servers: BTreeMap<Arc<str>, Arc<Server>>,
+    /// Those that were replaced and have not ended yet, in the order in which they were.
+    replaced: Vec<Arc<Server>>,
     /// Added and not yet taken over by the root task.
     new: Vec<NewServer>,
     added: u64,
@@ -55,20 +59,36 @@ impl Registry {
 
     /// Registers a server; the root task starts it.
     pub(crate) fn add(&self, spec: ServerSpec) -> Result<Arc<Server>, AddError> {
+        self.register(spec, Taken::Refuse)
+    }
+
+    /// Registers a server in the place of the one that has its name, if there is one.
+    pub(crate) fn replace(&self, spec: ServerSpec) -> Result<Arc<Server>, AddError> {
+        self.register(spec, Taken::Replace)
+    }
+
+    fn register(&self, spec: ServerSpec, taken: Taken) -> Result<Arc<Server>, AddError> {
         check(&spec)?;
         let mut entries = self.entries();
         // Under the lock: whoever begins to close takes it as well, and finds every server.
         if self.runtime.is_closing() {
             return Err(AddError::ShuttingDown { name: spec.name });
         }
-        if entries.servers.contains_key(spec.name.as_str()) {
+        let predecessor = entries.servers.get(spec.name.as_str()).cloned();
+        if predecessor.is_some() && taken == Taken::Refuse {
             return Err(AddError::Duplicate { name: spec.name });
         }
         let ServerSpec { name, connector, options } = spec;
-        let server = Arc::new(Server::new(name, options, entries.added, Arc::clone(&self.runtime)));
+        let place = predecessor.as_ref().map_or(entries.added, |before| before.place);
+        let succession = predecessor.as_ref().map(|before| before.next_succession()).unwrap_or_default();
+        let server = Arc::new(Server::new(name, options, place, Arc::clone(&self.runtime), succession));
         entries.added += 1;
         entries.servers.insert(Arc::clone(&server.name), Arc::clone(&server));
-        entries.new.push(NewServer { server: Arc::clone(&server), connector });
+        if let Some(before) = &predecessor {
+            before.give_way_to(&server);
+            entries.replaced.push(Arc::clone(before));
+        }
+        entries.new.push(NewServer { server: Arc::clone(&server), connector, predecessor });
         self.runtime.servers.store(entries.servers.len(), Ordering::Relaxed);
         drop(entries);
         self.changed.notify_one();
@@ -80,9 +100,10 @@ impl Registry {
         std::mem::take(&mut self.entries().new)
     }
 
-    /// Forgets a server whose last task has ended; its name is free again.
+    /// Forgets a server whose last task has ended; its name is free again, unless another one has it.
     pub(crate) fn forget(&self, server: &Arc<Server>) {
         let mut entries = self.entries();
+        entries.replaced.retain(|replaced| !Arc::ptr_eq(replaced, server));
         if entries.servers.get(&server.name).is_some_and(|present| Arc::ptr_eq(present, server)) {
             entries.servers.remove(&server.name);
             self.runtime.servers.store(entries.servers.len(), Ordering::Relaxed);
@@ -93,10 +114,18 @@ impl Registry {
         self.entries().servers.get(name).cloned()
     }
 
-    /// All servers, in the order in which they were added.
+    /// All servers that have a name, in the order in which they were added.
     pub(crate) fn servers(&self) -> Vec<Arc<Server>> {
         let mut servers: Vec<_> = self.entries().servers.values().cloned().collect();
         servers.sort_unstable_by_key(|server| server.place);
+        servers
+    }
+
+    /// All servers, also those that were replaced and have not ended, each before its successor.
+    pub(crate) fn everybody(&self) -> Vec<Arc<Server>> {
+        let entries = self.entries();
+        let mut servers: Vec<_> = entries.replaced.iter().chain(entries.servers.values()).cloned().collect();
+        servers.sort_by_key(|server| server.place);
         servers
     }
 
@@ -120,6 +149,13 @@ impl Registry {
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What to do about a name that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Refuse,
+    Replace,
 }
 
 /// Refuses limits under which a server could never work.

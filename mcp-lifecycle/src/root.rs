@@ -9,6 +9,7 @@ use crate::actor::Actor;
 use crate::registry::Registry;
 use crate::report::{Exceeded, ServerReport, ShutdownReport, StopStep};
 use crate::server::Server;
+use crate::sleep_watch::SleepWatch;
 use crate::stop_plan::{MOMENT, StopPlan, standstill};
 use crate::timer;
 
@@ -31,23 +32,42 @@ impl Root {
     }
 
     pub(crate) async fn run(mut self) {
+        let clock = Arc::clone(&self.registry.runtime.options.wall_clock);
+        let mut sleep = SleepWatch::new(clock.now(), Instant::now());
         while !self.registry.is_stopping() {
             self.start_new();
             tokio::select! {
                 biased;
                 Some(joined) = self.actors.join_next_with_id() => self.on_joined(joined),
                 () = self.registry.changed.notified() => {}
+                () = timer::until(Some(sleep.next_look())) => {
+                    if let Some(slept) = sleep.look(clock.now(), Instant::now()) {
+                        self.on_resumed(slept);
+                    }
+                }
             }
         }
         self.start_new();
         self.shut_down().await;
     }
 
+    fn on_resumed(&self, slept: Duration) {
+        let servers = self.registry.servers();
+        tracing::info!(
+            slept_s = slept.as_secs(),
+            servers = servers.len(),
+            "the machine has slept, or its date was set; connections are probed"
+        );
+        for server in servers {
+            server.orders.give(|wishes| wishes.resumed = true);
+        }
+    }
+
     /// Takes over the servers that were added.
     fn start_new(&mut self) {
         for new in self.registry.take_new() {
             let server = Arc::clone(&new.server);
-            if server.is_over() {
+            if server.is_over() && new.predecessor.is_none() {
                 // Never started, so there is nothing to stop.
                 server.ended.set(ServerReport::new(Arc::clone(&server.name)));
                 self.end(&server);
@@ -64,7 +84,7 @@ impl Root {
     /// deadlines are fixed here, now, on the runtime that has to meet them.
     async fn shut_down(&mut self) {
         let options = &self.registry.runtime.options;
-        let servers = self.registry.servers();
+        let servers = self.registry.everybody();
         let plan = StopPlan::new(Instant::now(), options.drain, options.total);
         let plan = *self.registry.runtime.plan.get_or_init(|| plan);
         tracing::info!(servers = servers.len(), "shutting down");
@@ -151,7 +171,7 @@ impl Root {
     /// Nothing of the server lives any more.
     fn end(&self, server: &Arc<Server>) {
         server.retire("its owner failed");
-        if server.is_removed() {
+        if server.is_removed() || server.is_replaced() {
             self.registry.forget(server);
         }
     }
@@ -161,7 +181,7 @@ impl Root {
 impl Drop for Root {
     fn drop(&mut self) {
         self.registry.close();
-        let servers = self.registry.servers();
+        let servers = self.registry.everybody();
         servers.iter().for_each(|server| server.retire("the runtime or the supervisor ended before it"));
         if self.registry.report.get().is_none() {
             let reports = servers.iter().filter_map(|server| server.ended.get());

@@ -26,6 +26,7 @@ use crate::runtime::Runtime;
 use crate::state::{DormantReason, State};
 use crate::status::ServerStatus;
 use crate::stop_plan::later;
+use crate::succession::Succession;
 use crate::timer;
 use crate::tool_refresh::ToolRefresh;
 use crate::uses::{Use, Uses};
@@ -65,6 +66,7 @@ pub(crate) struct Server {
     /// Calls that wait for it to be ready.
     waiting: AtomicUsize,
     is_removed: AtomicBool,
+    succession: Succession,
 }
 
 /// What a server has said about itself when it became ready.
@@ -94,7 +96,13 @@ impl Received {
 }
 
 impl Server {
-    pub(crate) fn new(name: String, options: ServerOptions, place: u64, runtime: Arc<Runtime>) -> Self {
+    pub(crate) fn new(
+        name: String,
+        options: ServerOptions,
+        place: u64,
+        runtime: Arc<Runtime>,
+        succession: Succession,
+    ) -> Self {
         let name: Arc<str> = name.into();
         let account = Account::new(options.breaker.clone(), Jitter::for_server(runtime.seed, &name));
         let uses = (!options.recess.is_off()).then(Uses::default);
@@ -108,6 +116,7 @@ impl Server {
             name: Arc::clone(&name),
             state,
             generation: 0,
+            degraded: false,
             in_flight: 0,
             waiting: 0,
             breaker: account.breaker_state(),
@@ -140,6 +149,7 @@ impl Server {
             end_by: Mutex::default(),
             waiting: AtomicUsize::new(0),
             is_removed: AtomicBool::new(false),
+            succession,
         }
     }
 
@@ -326,15 +336,46 @@ impl Server {
         self.is_removed.load(Ordering::Acquire)
     }
 
+    /// The succession of the server that will take the place of this one.
+    pub(crate) fn next_succession(&self) -> Succession {
+        self.succession.next()
+    }
+
+    /// Gives the name to another server: this one takes no more calls, and stops when those that run have
+    /// ended or their time is over.
+    pub(crate) fn give_way_to(&self, newest: &Arc<Self>) {
+        self.succession.pass_to(newest);
+        self.orders.give(|wishes| wishes.stop = true);
+    }
+
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.succession.is_replaced()
+    }
+
+    /// The server that has taken the place of this one.
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        self.succession.successor()
+    }
+
+    /// The server on which a call is made that ended here with `error`; the error itself if there is none.
+    pub(crate) fn heir(&self, error: CallError) -> Result<Arc<Self>, CallError> {
+        match error {
+            CallError::Replaced { outcome: CallOutcome::NotSent, .. } => self.successor().ok_or(error),
+            error => Err(error),
+        }
+    }
+
     /// Whether calls are refused for good.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_removed() || self.runtime.is_closing()
+        self.is_removed() || self.is_replaced() || self.runtime.is_closing()
     }
 
     /// The error of a call that comes too late.
     pub(crate) fn over(&self, outcome: CallOutcome) -> CallError {
         let server = Arc::clone(&self.name);
-        if self.is_removed() {
+        if self.is_replaced() {
+            CallError::Replaced { server, outcome }
+        } else if self.is_removed() {
             CallError::Removed { server, outcome }
         } else {
             CallError::ShuttingDown { server, outcome }

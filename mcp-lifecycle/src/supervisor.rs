@@ -68,6 +68,21 @@ impl Supervisor {
         self.owner.registry.add(spec).map(ServerHandle::new)
     }
 
+    /// Adds a server in the place of the one that has its name, if there is one.
+    ///
+    /// The name is taken at every instant. The server that had it takes no more calls, gives running ones
+    /// [`SupervisorOptions::drain`], and is stopped as in [`remove`](Self::remove); then the new one begins.
+    /// Calls that come or wait meanwhile wait for the new one, inside their own time, also if they were made
+    /// through a handle of the old. Breaker, budgets and counters begin anew. Of replacements that follow
+    /// each other faster than that, only the last one is started.
+    ///
+    /// # Errors
+    ///
+    /// See [`AddError`], but never [`AddError::Duplicate`]; the server that has the name stays as it is.
+    pub fn replace(&self, spec: ServerSpec) -> Result<ServerHandle, AddError> {
+        self.owner.registry.replace(spec).map(ServerHandle::new)
+    }
+
     /// Stops and forgets a server; `None` if there is none of this name.
     ///
     /// It is stopped in the same steps and within the same limits as in a shutdown, whether or not the
@@ -127,7 +142,7 @@ impl Drop for Owner {
         if registry.report.get().is_some_and(|_| registry.runtime.plan.get().is_some()) {
             return;
         }
-        let servers = registry.servers();
+        let servers = registry.everybody();
         // One warning, however many servers: this is one mistake of one caller.
         tracing::warn!(
             servers = servers.len(),

@@ -20,10 +20,11 @@ use mcp_lifecycle::{
 };
 use mcp_proto::{CallTool, ListTools};
 use mcp_session::{CallOptions, CallOutcome, EraPolicy, ListLimits, SessionOptions, UnsupportedWhy};
-use mcp_transport::testing::checks::isolated;
+use mcp_transport::http::HttpLimits;
+use mcp_transport::testing::checks::{isolated, until};
 use mcp_transport::testing::{NetConnection, NetServer};
 use serde_json::{Value, json};
-use support::web::{soon, start};
+use support::web::{soon, start, start_with};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -423,11 +424,43 @@ fn f060_a_list_refused_for_want_of_credentials_while_connecting_waits_for_them()
     });
 }
 
+#[test]
+fn a_server_whose_own_stream_is_given_up_is_degraded_until_it_is_back() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let limits = HttpLimits::default()
+            .with_resume_pause(Duration::from_millis(5))
+            .with_relisten_pause(Duration::from_millis(300));
+        let session = SessionOptions::default().with_era(EraPolicy::Legacy);
+        let (supervisor, server) = start_with(&host.url(), options().with_session(session), limits);
+        let web = Arc::new(Silenceable::default());
+        web.refuses_stream.store(true, Ordering::Relaxed);
+        let serving = tokio::spawn(Arc::clone(&web).run(host));
+        let mut watch = server.watch();
+        watch.wait_for(|status| status.degraded).await.unwrap();
+        let status = server.status();
+        assert_eq!((status.state, status.losses), (State::Ready { generation: 1 }, 0), "it is no loss");
+        server.list::<ListTools>(CallOptions::default(), ListLimits::default()).await.unwrap();
+        test.expect_log(tracing::Level::WARN, "does not stay open");
+
+        web.take_asked();
+        web.refuses_stream.store(false, Ordering::Relaxed);
+        watch.wait_for(|status| !status.degraded).await.unwrap();
+        assert_eq!(server.status().state, State::Ready { generation: 1 });
+        // What changed meanwhile was told to nobody.
+        let is_fetched = || web.asked.lock().unwrap().iter().any(|asked| asked == "tools/list");
+        until(Duration::from_secs(20), "the tools are fetched anew", is_fetched).await;
+        supervisor.shutdown().await;
+        serving.abort();
+    });
+}
+
 /// A legacy server with a stream of its own, which can fall silent: connections stay and are accepted,
 /// and nothing is answered on them.
 #[derive(Default)]
 struct Silenceable {
     is_silent: AtomicBool,
+    refuses_stream: AtomicBool,
     asked: Mutex<Vec<String>>,
     sessions: AtomicUsize,
 }
@@ -450,6 +483,10 @@ impl Silenceable {
             self.asked.lock().unwrap().push(method.to_owned());
             let mut header = String::new();
             let result = match method {
+                "GET" if self.refuses_stream.load(Ordering::Relaxed) => {
+                    connection.empty("503 Busy").await;
+                    continue;
+                }
                 "GET" => {
                     connection.events("").await;
                     connection.hung_up().await;

@@ -310,3 +310,24 @@ async fn what_a_server_does_not_tell_is_refused_and_harms_nothing() {
     assert_eq!((server.status().in_flight, server.status().state.is_ready()), (0, true));
     bench.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_that_refuses_to_tell_of_changes_is_degraded_until_it_does() {
+    let mut bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, modern());
+    let peer = connector.next_peer().await;
+    accept(&peer, json!({"tools": {"listChanged": true}})).await;
+    let listen = peer.expect("subscriptions/listen").await;
+    peer.respond_error(listen.id(), -32000, "too many streams").await;
+    until(&server, |status| status.degraded.then_some(())).await;
+    let status = server.status();
+    assert!(status.state.is_ready() && status.losses == 0, "{status:?}");
+    let listen = peer.expect("subscriptions/listen").await;
+    tell(&peer, &listen, "subscriptions/acknowledged").await;
+    until(&server, |status| (!status.degraded).then_some(())).await;
+    let told: Vec<_> = bench.states("one").iter().map(mcp_lifecycle::State::name).collect();
+    assert_eq!(told, ["connecting", "ready", "ready", "ready"], "one event for each change");
+    answer_tools(&peer).await; // what has changed meanwhile
+    bench.end().await;
+}

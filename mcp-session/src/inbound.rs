@@ -19,6 +19,10 @@ const MAX_PROGRESS_TEXT: usize = 8 * 1024;
 /// What arrives, sent to where it belongs. Nothing here waits.
 impl Shared {
     pub(crate) fn route(&self, inbound: Inbound) {
+        if let Inbound::OwnStream { is_open } = inbound {
+            // No frame: it says nothing about the server.
+            return self.inbox.note_own_stream(is_open);
+        }
         self.counts.frames.add();
         match inbound {
             Inbound::Message { frame, stream } => match parse_frame(&frame) {

@@ -13,6 +13,12 @@ pub enum SessionEvent {
     ListChanged(ListKind),
     /// A log line of the server, untrusted.
     Log(LogMessage),
+    /// The stream on which a legacy server over HTTP tells things unasked has been given up for now, or is
+    /// open again; what it told meanwhile is lost, so fetch what matters. Only the last of these waits.
+    OwnStream {
+        /// Whether it is open again.
+        is_open: bool,
+    },
 }
 
 /// A list that a server keeps.
@@ -44,8 +50,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 /// The events of a session that nobody has taken yet: one lane, in order, bounded in number and bytes.
 ///
-/// Putting never waits. A full inbox drops the oldest log lines; announcements of changed lists are
-/// never dropped, as there are at most three of them.
+/// Putting never waits. A full inbox drops the oldest log lines; announcements are never dropped,
+/// as there are at most four of them.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
@@ -76,6 +82,18 @@ impl Inbox {
             return;
         }
         state.events.push_back((event, 0));
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Notes whether the server's own stream is open; what waits of that is not true any more.
+    pub(crate) fn note_own_stream(&self, is_open: bool) {
+        let mut state = self.lock();
+        if state.is_closed {
+            return;
+        }
+        state.events.retain(|(waiting, _)| !matches!(waiting, SessionEvent::OwnStream { .. }));
+        state.events.push_back((SessionEvent::OwnStream { is_open }, 0));
         drop(state);
         self.arrived.notify_one();
     }
@@ -138,7 +156,7 @@ impl State {
     }
 
     fn drop_oldest_log(&mut self) {
-        // At most three announcements stand before it.
+        // At most four announcements stand before it.
         if let Some(oldest) = self.events.iter().position(|(event, _)| matches!(event, SessionEvent::Log(_)))
         {
             self.take(oldest);

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::time::SystemTime;
 
-/// Tells the date, where a date that a server names must be understood.
+/// Tells the date, where a date that a server names must be understood, or where it shows that the machine
+/// has slept.
 ///
 /// Deadlines and pauses never come from here: they are counted on the runtime's own clock.
 pub trait WallClock: Send + Sync + fmt::Debug {

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "oauth")]
 pub mod auth;
-#[cfg(feature = "http")]
 mod clock;
 mod connection;
 mod error;
@@ -20,7 +19,6 @@ pub mod stdio;
 pub mod testing;
 mod transport;
 
-#[cfg(feature = "http")]
 pub use clock::{SystemClock, WallClock};
 pub use connection::{ConnectError, Connection, Connector};
 pub use error::{CloseReason, CloseReport, Closed, Ending, Exit, Full, SendError};

@@ -301,6 +301,12 @@ pub enum Inbound {
         /// The request on whose own stream it came; `None` on a shared stream.
         stream: Option<RequestId>,
     },
+    /// The stream on which the server tells things unasked has been given up for now, or is open again.
+    /// Requests go on as before. Only a legacy server over HTTP has one.
+    OwnStream {
+        /// Whether it is open again.
+        is_open: bool,
+    },
     /// The stream of a request is over: if its answer has not come, none will.
     StreamEnded {
         /// The request.

@@ -15,6 +15,8 @@ pub(crate) enum Action {
     Look(u64),
     /// Let calls onto the connection.
     Publish(u64),
+    /// See whether the connection still stands, now.
+    Probe(u64),
     /// Refuse new calls for good.
     Refuse,
     /// Let no more calls onto the connection.

@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Proven(u64),
     /// Somebody wants another connection than this one.
     Reconnect(u64),
+    /// The machine has slept: what was true before need not be so any more.
+    Resumed,
     /// Stop for good.
     Stop,
     /// Time has passed.

@@ -332,6 +332,26 @@ fn new_credentials_do_not_wait_for_calls_on_the_connection_that_was_refused() {
 }
 
 #[test]
+fn after_a_sleep_a_connection_is_probed_and_who_waits_is_tried_in_turn() {
+    let mut bench = Bench::ready();
+    assert_eq!(bench.on(Event::Resumed), vec![Action::Probe(1)]);
+    bench.lose(Loss::Transient);
+    let paced = |generation, era| vec![Action::Connect { generation, era: Some(era), haste: Haste::Paced }];
+    assert_eq!(bench.on(Event::Resumed), paced(2, Era::Legacy));
+    assert_eq!(bench.on(Event::Resumed), vec![], "it connects");
+    while !matches!(bench.state(), State::Parked { .. }) {
+        bench.lose(Loss::Transient);
+        if let State::Backoff { .. } = bench.state() {
+            bench.wait();
+        }
+    }
+    let next = bench.machine.generation() + 1;
+    assert_eq!(bench.on(Event::Resumed), paced(next, Era::Legacy));
+    bench.lose(Loss::Permanent);
+    assert_eq!(bench.on(Event::Resumed), vec![], "it would not start any better");
+}
+
+#[test]
 fn f015_a_killing_probe_is_followed_by_the_legacy_handshake_and_never_repeated() {
     let mut bench = Bench::connecting();
     bench.on(Event::Lost(1, Loss::ProbeKilled));
@@ -555,6 +575,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Order(Event::Enable(Begin::Now))),
         1 => Just(Step::Order(Event::Enable(Begin::OnDemand))),
         1 => Just(Step::Order(Event::Wake)),
+        1 => Just(Step::Order(Event::Resumed)),
         1 => Just(Step::Order(Event::Tick)),
         1 => Just(Step::ReconnectCurrent),
         1 => Just(Step::ReconnectStale),
@@ -759,6 +780,7 @@ impl World {
                         "only a ready server is struck"
                     );
                 }
+                Action::Probe(generation) => assert_eq!(self.published, Some(generation)),
                 Action::Refuse => assert!(!std::mem::replace(&mut self.refused, true)),
                 Action::Finish => {
                     assert!(self.connection.is_none(), "finished with a connection");

@@ -48,7 +48,8 @@ impl Bench {
     }
 
     pub fn with(options: SupervisorOptions) -> Self {
-        let supervisor = Supervisor::start(&Handle::current(), options.with_seed(1).with_events(100_000));
+        let options = options.with_seed(1).with_events(100_000);
+        let supervisor = Supervisor::start(&Handle::current(), options);
         let events = supervisor.events();
         Self { supervisor, events, peers: JoinSet::new() }
     }

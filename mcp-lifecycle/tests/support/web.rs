@@ -11,9 +11,14 @@ use super::in_seconds;
 
 /// A supervisor with the one server behind `url`.
 pub fn start(url: &str, options: ServerOptions) -> (Supervisor, ServerHandle) {
+    start_with(url, options, HttpLimits::default())
+}
+
+/// As [`start`], with limits of its own.
+pub fn start_with(url: &str, options: ServerOptions, limits: HttpLimits) -> (Supervisor, ServerHandle) {
     let supervisor = Supervisor::start(&Handle::current(), SupervisorOptions::default().with_seed(1));
     let endpoint = Endpoint::parse(url).unwrap();
-    let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, HttpLimits::default());
+    let connector = HttpConnector::new(Arc::new(HyperBackend::default()), endpoint, limits);
     let spec = ServerSpec::new("web", Arc::new(connector)).with_options(options);
     let handle = supervisor.add(spec).unwrap();
     (supervisor, handle)

@@ -28,6 +28,8 @@ pub struct HttpLimits {
     /// First pause before a stream is opened again if the server has not asked for one; 1 s. Doubles
     /// with each attempt, up to 30 s.
     pub resume_pause: Duration,
+    /// Pause before the server's own stream is tried again after it was given up; 60 s.
+    pub relisten_pause: Duration,
 }
 
 impl Default for HttpLimits {
@@ -44,6 +46,7 @@ impl Default for HttpLimits {
             max_redirects: 5,
             max_resumptions: 5,
             resume_pause: Duration::from_secs(1),
+            relisten_pause: Duration::from_secs(60),
         }
     }
 }
@@ -60,6 +63,13 @@ impl HttpLimits {
     #[must_use]
     pub fn with_resume_pause(mut self, pause: Duration) -> Self {
         self.resume_pause = pause;
+        self
+    }
+
+    /// Sets the pause before the server's own stream is tried again after it was given up.
+    #[must_use]
+    pub fn with_relisten_pause(mut self, pause: Duration) -> Self {
+        self.relisten_pause = pause;
         self
     }
 

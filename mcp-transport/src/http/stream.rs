@@ -33,7 +33,8 @@ type Opened = Result<Box<dyn HttpBody>, StreamRefused>;
 /// ```
 ///
 /// Only streams of legacy servers that number their events are resumed, with GET; a request is never
-/// sent again. A stream of the server's own is opened again in the same way, with or without numbers.
+/// sent again. A stream of the server's own is opened again in the same way, with or without numbers; when
+/// that has failed too often it is told, and the pauses are long from then on.
 pub(super) struct EventStream {
     link: Arc<Link>,
     /// The request that is answered here; `None` for the server's own stream.
@@ -49,6 +50,8 @@ pub(super) struct EventStream {
     has_brought: bool,
     /// The last event before it was opened.
     opened_after: Option<String>,
+    /// The server's own stream could not be opened, and that was told.
+    is_given_up: bool,
 }
 
 enum State {
@@ -78,6 +81,7 @@ impl EventStream {
             attempts: 0,
             has_brought: false,
             opened_after: None,
+            is_given_up: false,
         }
     }
 
@@ -104,11 +108,25 @@ impl EventStream {
         if std::mem::take(&mut self.has_brought) || has_moved {
             self.attempts = 0;
         }
-        if self.has_replied || !self.can_resume() {
-            return self.finish(why);
+        if !self.has_replied && self.can_resume() {
+            self.pause();
+            return None;
         }
-        self.pause();
-        None
+        match self.answers {
+            Some(_) => self.finish(why),
+            None => self.give_up(),
+        }
+    }
+
+    /// The server's own stream does not stay open: it is tried rarely from now on.
+    fn give_up(&mut self) -> Option<Inbound> {
+        let pause = self.link.limits.relisten_pause;
+        self.state = State::Waiting(Box::pin(sleep_until(Instant::now() + pause)));
+        let is_news = !std::mem::replace(&mut self.is_given_up, true);
+        if is_news {
+            tracing::warn!(endpoint = %self.link.endpoint, "the server's own stream does not stay open; what it tells unasked may be missed");
+        }
+        is_news.then_some(Inbound::OwnStream { is_open: false })
     }
 
     fn can_resume(&self) -> bool {
@@ -135,7 +153,7 @@ impl EventStream {
                 self.opened_after = self.parser.last_event_id().map(ToOwned::to_owned);
                 self.lane.put(body);
                 self.state = State::Open;
-                None
+                std::mem::take(&mut self.is_given_up).then_some(Inbound::OwnStream { is_open: true })
             }
             Err(StreamRefused::SessionLost) => {
                 self.link.expire_session();
@@ -149,6 +167,10 @@ impl EventStream {
                 tracing::debug!(endpoint = %self.link.endpoint, reason, "a stream could not be opened");
                 self.pause();
                 None
+            }
+            Err(StreamRefused::Failed(reason)) if self.answers.is_none() => {
+                tracing::debug!(endpoint = %self.link.endpoint, reason, "the server's own stream could not be opened");
+                self.give_up()
             }
             Err(StreamRefused::Failed(reason)) => {
                 tracing::warn!(endpoint = %self.link.endpoint, reason, "a stream could not be opened; giving up");
