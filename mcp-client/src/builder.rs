@@ -62,8 +62,16 @@ pub(crate) enum Entry {
         options: Box<ServerOptions>,
         secrets: Vec<Secret>,
     },
-    /// A program on this machine.
-    Program(Box<ServerConfig>),
+    /// It has a configuration.
+    Configured { server: Box<ServerConfig>, origin: Origin },
+}
+
+/// Who has named a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Code,
+    /// A file, which may be read again.
+    File,
 }
 
 /// The client could not be started; nothing was left behind.
@@ -102,7 +110,7 @@ impl ClientBuilder {
 
     /// Adds a server with its settings.
     pub fn server(mut self, server: ServerConfig) -> Self {
-        self.servers.push(Entry::Program(Box::new(server)));
+        self.servers.push(Entry::program(server, Origin::Code));
         self
     }
 
@@ -110,7 +118,7 @@ impl ClientBuilder {
     ///
     /// Its [`refused`](ConfigFile::refused) entries and warnings are for the caller to show.
     pub fn config(mut self, config: ConfigFile) -> Self {
-        self.servers.extend(config.servers.into_iter().map(|server| Entry::Program(Box::new(server))));
+        self.servers.extend(config.servers.into_iter().map(|server| Entry::program(server, Origin::File)));
         self
     }
 
@@ -292,24 +300,28 @@ fn refuse_duplicates(servers: &[Entry]) -> Result<(), ConfigError> {
 }
 
 impl Entry {
+    pub(crate) fn program(server: ServerConfig, origin: Origin) -> Self {
+        Self::Configured { server: Box::new(server), origin }
+    }
+
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Connector { name, .. } => name,
-            Self::Program(server) => &server.name,
+            Self::Configured { server, .. } => &server.name,
         }
     }
 
     pub(crate) fn secrets(&self) -> &[Secret] {
         match self {
             Self::Connector { secrets, .. } => secrets,
-            Self::Program(server) => &server.secrets,
+            Self::Configured { server, .. } => &server.secrets,
         }
     }
 
     pub(crate) fn filter(&self) -> ToolFilter {
         match self {
             Self::Connector { .. } => ToolFilter::default(),
-            Self::Program(server) => server.settings.tools.clone(),
+            Self::Configured { server, .. } => server.settings.tools.clone(),
         }
     }
 }
@@ -343,7 +355,7 @@ impl Launch {
                 let options = self.introduce(self.serve(discreet(*options, redactor)));
                 ServerSpec::new(name, connector).with_options(options)
             }
-            Entry::Program(server) => {
+            Entry::Configured { server, .. } => {
                 let name = server.name.as_str();
                 let connector = self.connector(&server, processes, redactor);
                 let connector = wrapped(self.wrap_connector.as_ref(), name, connector);

@@ -14,12 +14,13 @@ use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use crate::builder::{ClientBuilder, Entry, Launch};
-use crate::config::ServerConfig;
+use crate::builder::{ClientBuilder, Entry, Launch, Origin};
+use crate::config::{ConfigFile, ServerConfig};
 use crate::handlers::Handlers;
 use crate::offer::Offer;
 use crate::outcome::Failure;
 use crate::registry::ToolRegistry;
+use crate::reload::{Change, Files, Reload};
 
 /// How long a server may take to be told that the roots have changed.
 const ROOTS_LIMIT: Duration = Duration::from_secs(10);
@@ -35,8 +36,8 @@ pub struct Client {
     processes: Arc<dyn ProcessFactory>,
     launch: Launch,
     shared: Arc<Shared>,
-    /// Held while a server is added.
-    adding: Mutex<()>,
+    /// The servers that files have named. Held while a server is added, replaced or removed.
+    files: Mutex<Files>,
 }
 
 /// The client was built without [`ClientBuilder::roots`].
@@ -60,7 +61,7 @@ impl Client {
         let options = options.with_kill(move || to_kill.kill_all());
         let supervisor = Arc::new(Supervisor::start(runtime, options));
         let shared = Arc::new(Shared::new(Arc::downgrade(&supervisor)));
-        Self { supervisor, processes, launch, shared, adding: Mutex::default() }
+        Self { supervisor, processes, launch, shared, files: Mutex::default() }
     }
 
     /// Names other folders and files that the servers may work in, in the place of those of
@@ -95,21 +96,95 @@ impl Client {
     ///
     /// The name is taken, or the client is shutting down.
     pub fn add(&self, server: ServerConfig) -> Result<ServerHandle, AddError> {
-        self.add_entry(Entry::Program(Box::new(server)))
+        self.add_entry(Entry::program(server, Origin::Code))
     }
 
     pub(crate) fn add_entry(&self, entry: Entry) -> Result<ServerHandle, AddError> {
-        let (name, filter) = (entry.name().to_owned(), entry.filter());
-        self.shared.learn(entry.secrets());
-        let spec = self.launch.spec(entry, &self.processes, &self.shared.redactor());
         // The filter stands before anybody can see the server, and a server that has the name already
         // keeps its own: nobody else adds one between these steps.
-        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files();
+        let name = entry.name().to_owned();
         if self.supervisor.server(&name).is_some() {
             return Err(AddError::Duplicate { name });
         }
+        files.note(&entry);
+        self.put(entry).inspect_err(|_| {
+            files.forget(&name);
+            self.shared.lock().offer.forget_filter(&name);
+        })
+    }
+
+    /// Adds a server in the place of the one that has its name, if there is one. No call is lost by that:
+    /// see [`Supervisor::replace`].
+    ///
+    /// # Errors
+    ///
+    /// A limit makes no sense, or the client is shutting down; everything stays as it was.
+    pub fn replace(&self, server: ServerConfig) -> Result<ServerHandle, AddError> {
+        let mut files = self.files();
+        files.forget(&server.name);
+        self.put(Entry::program(server, Origin::Code))
+    }
+
+    /// Brings the servers that files have named in line with a file that was read again, and touches no
+    /// other: see [`Reload`]. Does not wait for anything.
+    ///
+    /// Whatever follows each other in a short time, the last file counts, and no server is started for one
+    /// that was overtaken. A server whose entry cannot be used any more stays as it is.
+    pub fn reload(&self, config: ConfigFile) -> Reload {
+        let mut files = self.files();
+        let mut reload = Reload::default();
+        for name in files.missing_in(&config) {
+            files.forget(&name);
+            // It goes on by itself.
+            drop(self.supervisor.remove(&name));
+            reload.removed.push(name);
+        }
+        for server in config.servers {
+            let name = server.name.clone();
+            let change = files.change_to(&server);
+            let entry = Entry::program(server, Origin::File);
+            match change {
+                Change::Nothing => {
+                    reload.unchanged.push(name);
+                    continue;
+                }
+                Change::InPlace { enabled } => {
+                    self.shared.lock().offer.set_filter(name.clone(), entry.filter());
+                    let handle = self.supervisor.server(&name);
+                    match (handle, enabled) {
+                        (Some(handle), Some(true)) => handle.enable(),
+                        (Some(handle), Some(false)) => handle.disable(),
+                        _ => {}
+                    }
+                    files.note(&entry);
+                }
+                Change::Replace => {
+                    files.note(&entry);
+                    if let Err(error) = self.put(entry) {
+                        files.forget(&name);
+                        reload.failed.push(error);
+                        continue;
+                    }
+                }
+            }
+            reload.changed.push(name);
+        }
+        reload
+    }
+
+    /// Puts a server in its place, whoever has its name.
+    fn put(&self, entry: Entry) -> Result<ServerHandle, AddError> {
+        let (name, filter) = (entry.name().to_owned(), entry.filter());
+        self.shared.learn(entry.secrets());
+        let spec = self.launch.spec(entry, &self.processes, &self.shared.redactor());
+        let before = self.shared.lock().offer.filter(&name);
         self.shared.lock().offer.set_filter(name.clone(), filter);
-        self.supervisor.add(spec).inspect_err(|_| self.shared.lock().offer.forget_filter(&name))
+        self.supervisor.replace(spec).inspect_err(|_| self.shared.lock().offer.set_filter(name, before))
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stops and forgets a server; `None` if there is none of this name.
@@ -117,6 +192,7 @@ impl Client {
     /// It is stopped whether or not the future is awaited; its name is free when that completes.
     #[must_use = "the name is free only when it completes"]
     pub fn remove(&self, name: &str) -> Option<Removal> {
+        self.files().forget(name);
         self.supervisor.remove(name)
     }
 

@@ -8,6 +8,7 @@ mod handlers;
 mod offer;
 mod outcome;
 pub mod registry;
+mod reload;
 pub mod render;
 mod serving;
 
@@ -15,6 +16,7 @@ mod serving;
 pub use builder::{ClientBuilder, StartError};
 pub use client::{Client, NoRoots};
 pub use mcp_transport::http::EndpointError;
+pub use reload::Reload;
 
 pub use config::{
     ConfigError, ConfigFile, HttpServer, Reach, ServerConfig, ServerSettings, StdioServer, ToolFilter,

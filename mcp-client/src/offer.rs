@@ -28,6 +28,8 @@ type Owner = (String, String);
 
 impl Offer {
     pub(crate) fn set_filter(&mut self, server: String, filter: ToolFilter) {
+        // What was collected with another one is collected anew.
+        self.sources.remove(&server);
         self.filters.insert(server, filter);
     }
 

@@ -26,6 +26,13 @@ pub struct HttpServer {
     headers: Vec<(String, Secret)>,
 }
 
+/// The endpoint follows from the rest.
+impl PartialEq for HttpServer {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.url, &self.headers) == (&other.url, &other.headers)
+    }
+}
+
 impl HttpServer {
     /// A server at `url`, which must be complete.
     ///

@@ -11,7 +11,7 @@ use super::http_server::HttpServer;
 use super::secrets;
 
 /// A server to use: its name, how it is reached and how to treat it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ServerConfig {
     /// The name that calls use.
@@ -25,7 +25,7 @@ pub struct ServerConfig {
 }
 
 /// How a server is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reach {
     /// Over Streamable HTTP.
@@ -42,7 +42,7 @@ pub enum Reach {
 /// let server = StdioServer::new("npx").args(["-y", "some-server"]).env("API_KEY", "…");
 /// assert!(!format!("{server:?}").contains("…"));
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 #[must_use = "a server does nothing until it is added to a client"]
 pub struct StdioServer {
@@ -57,7 +57,7 @@ pub struct StdioServer {
 }
 
 /// How to treat a server. What is `None` has the default of the layer that uses it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ServerSettings {
     /// Whether the server is started at all; true by default.
