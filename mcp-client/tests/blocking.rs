@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use mcp_client::blocking::{self, GaveUp};
+use mcp_client::blocking::{self, GaveUp, Interrupt, Wait};
 use mcp_client::{Client, ClientBuilder, StartError, StdioServer};
 use mcp_transport::testing::checks::{isolated, marked, until};
 use mcp_transport::testing::fixture::Fixture;
@@ -83,7 +83,7 @@ fn i34_promise_c_a_caller_gives_up_on_time_while_the_runtime_is_blocked() {
         inside.recv().unwrap();
 
         let call = json!({"server": "s", "tool": "echo", "arguments": {"message": "late"}}).to_string();
-        assert_eq!(client.call_tool(call, SHORT), Err(GaveUp::StillRunning(SHORT)));
+        assert_eq!(client.call_tool(call, SHORT), Err(GaveUp::Cancelled(SHORT)));
         assert!(client.shutdown(SHORT).is_err());
         assert!(client.shutdown(SHORT).is_err(), "asking again changes nothing");
         assert_eq!(marked(fixture.mark().1).len(), 1, "nothing was stopped behind the back of the drain");
@@ -91,10 +91,61 @@ fn i34_promise_c_a_caller_gives_up_on_time_while_the_runtime_is_blocked() {
         open.send(()).unwrap();
         let report = client.shutdown(LONG).unwrap();
         assert!(report.is_clean(), "{report:?}");
+        assert_eq!(fixture.transcript().runs("echo"), 0, "what nobody waits for is not sent");
         assert!(Arc::ptr_eq(&report, &client.shutdown(LONG).unwrap()), "there is one shutdown");
         assert!(marked(fixture.mark().1).is_empty());
         drop(client);
         until(LONG, "the thread ends", || runtime_threads() == 0).await;
+    });
+}
+
+/// The waiter gives up and drops everything: the drain that has begun goes on to its end all the same.
+#[test]
+fn i34_dropping_the_client_in_the_middle_of_a_shutdown_does_not_overtake_it() {
+    isolated(async |_| {
+        let (fixture, _folder) = fixture();
+        let fixture = fixture.option("--tool", "slow=slow:1500");
+        let client = blocking::Client::start(builder("s", &fixture)).unwrap();
+        assert!(client.settled("s", LONG).unwrap().unwrap().state.is_ready());
+        let handlers = client.inner().handlers();
+        let call = json!({"server": "s", "tool": "slow", "arguments": {}}).to_string();
+        let (answered, answer) = sync_channel(1);
+        client
+            .runtime()
+            .handle()
+            .spawn(async move { answered.send(handlers.call_tool(&call).await).unwrap() });
+        until(LONG, "the call runs", || fixture.transcript().runs("slow") == 1).await;
+        assert!(client.shutdown(SHORT).is_err());
+        drop(client);
+        let answer = answer.recv_timeout(LONG).unwrap();
+        assert!(!answer.contains("error"), "it was given its time: {answer}");
+        until(LONG, "the server is gone", || marked(fixture.mark().1).is_empty()).await;
+        until(LONG, "the thread ends", || runtime_threads() == 0).await;
+    });
+}
+
+#[test]
+fn a_thread_that_is_interrupted_cancels_its_call_and_the_server_is_told() {
+    isolated(async |_| {
+        let (fixture, _folder) = fixture();
+        let client = blocking::Client::start(builder("s", &fixture)).unwrap();
+        assert!(client.settled("s", LONG).unwrap().unwrap().state.is_ready());
+        let interrupt = Interrupt::new();
+        let call = json!({"server": "s", "tool": "hang", "arguments": {}}).to_string();
+        let wait = Wait::at_most(LONG).until(&interrupt);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| client.call_tool(call, wait));
+            while fixture.transcript().runs("hang") == 0 {
+                std::thread::yield_now();
+            }
+            interrupt.interrupt();
+            assert_eq!(waiting.join().unwrap(), Err(GaveUp::Interrupted));
+        });
+        until(LONG, "the server is told", || fixture.transcript().cancelled().len() == 1).await;
+        assert_eq!(client.status()[0].in_flight, 0);
+        let report = client.end(LONG).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(runtime_threads(), 0, "joined");
     });
 }
 
