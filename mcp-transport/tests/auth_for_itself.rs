@@ -114,11 +114,20 @@ async fn m02_a_secret_goes_to_the_configured_issuer_alone() {
         assert!(matches!(end, Err(AuthError::Refused(_))), "{end:?}");
         assert!(world.net.places().iter().all(|place| !place.ends_with("/token")));
     }
-    // A server that publishes nothing may not be guessed at either.
-    let world = world();
-    world.net.answer(RESOURCE, 404, Value::Null);
-    assert!(matches!(token(&oauth(&world, settings())).await, Err(AuthError::Refused(_))));
-    assert!(world.net.log().iter().all(|seen| seen.form == Form::new()), "nothing was posted");
+    // Of a server that publishes nothing nothing is guessed: the configured issuer is asked all the same.
+    for is_published in [true, false] {
+        let world = world();
+        world.net.answer(RESOURCE, 404, Value::Null);
+        if !is_published {
+            world.net.answer(METADATA, 404, Value::Null);
+        }
+        let end = token(&oauth(&world, settings())).await;
+        assert_eq!(end.is_ok(), is_published, "{end:?}");
+        let posted: Vec<_> = world.net.log().into_iter().filter(|seen| seen.form != Form::new()).collect();
+        assert_eq!(posted.len(), usize::from(is_published));
+        assert!(posted.iter().all(|seen| seen.host == "as-a.example"), "{posted:?}");
+        assert!(is_published || matches!(end, Err(AuthError::Refused(_))), "{end:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,9 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-versi
 /// ```text
 /// Resource ── document ──▶ Issuer ── document ──▶ found
 ///    │                        └─ none of any issuer ──▶ refused, or unavailable
-///    ├─ all places say no, and the version is an old one ──▶ Legacy ──▶ found, or guessed
+///    ├─ all places say no, and the version is an old one
+///    │        ├─ an issuer is configured ──▶ Issuer
+///    │        └─ otherwise ──▶ Legacy ──▶ found, or guessed
 ///    └─ otherwise ──▶ refused, or unavailable
 /// ```
 ///
@@ -302,6 +304,10 @@ impl Discovery {
     fn end_stage(&mut self) -> DiscoveryStep {
         match &self.stage {
             Stage::Resource if self.is_clean() && self.settings.allows_legacy() => {
+                if let Some(wanted) = self.settings.issuer.clone() {
+                    // Whoever names an issuer wants no guess about another one.
+                    return self.next_issuer(VecDeque::from([wanted]));
+                }
                 let issuer = self.server.origin().to_string();
                 self.places =
                     WebUrl::parse(&issuer).map(|url| server_metadata_places(&url)).unwrap_or_default().into();
@@ -348,6 +354,11 @@ impl Discovery {
     }
 
     fn found(&mut self, issuer: String, metadata: ServerMetadata, is_guessed: bool) -> DiscoveryStep {
+        // The last word of every way here: secrets of the user are for the issuer that the user has named.
+        if self.settings.issuer.as_ref().is_some_and(|wanted| !same_issuer(wanted, &issuer)) {
+            let named = escape(&issuer, 200).into_owned();
+            return DiscoveryStep::Failed(Refusal::IssuerNotNamed { named }.into());
+        }
         let resource = self.resource.take();
         DiscoveryStep::Found(Box::new(Discovered { resource, issuer, metadata, is_guessed }))
     }
@@ -688,6 +699,30 @@ mod tests {
         }
         let mut broken = Net::default().with(PRM, 200, "<html>");
         assert_eq!(refused(broken.run(&OAuthSettings::default(), None)), Refusal::NoResourceMetadata);
+    }
+
+    #[test]
+    fn b01_with_a_configured_issuer_nothing_is_guessed_at_the_server() {
+        let pinned =
+            |issuer: &str| OAuthSettings { issuer: Some(issuer.to_owned()), ..OAuthSettings::default() };
+        // The server publishes nothing about itself, and all it could say about its own origin.
+        let own = "https://rs.example/.well-known/oauth-authorization-server";
+        let mut net = Net::default().issuer(own, "https://rs.example");
+        let refusal = refused(net.run(&pinned("https://as.example"), None));
+        assert!(matches!(refusal, Refusal::NoServer(_)), "{refusal}");
+        assert_eq!(net.asked, [PATH_PRM, PRM, AS_META, OIDC]);
+        let mut net = Net::default().issuer(AS_META, "https://as.example");
+        let found = net.run(&pinned("https://as.example"), None).unwrap();
+        assert_eq!((found.issuer.as_str(), found.is_guessed), ("https://as.example", false));
+        // Also what is known already is held against the configuration.
+        let server = WebUrl::parse(SERVER).unwrap();
+        let settings = pinned("https://as.example");
+        let (mut discovery, _) = Discovery::at_issuer(&settings, &server, "https://other.example");
+        let document =
+            json!({"issuer": "https://other.example", "token_endpoint": "https://other.example/t"});
+        let answer = OAuthResponse::new(200, HeaderMap::new(), document.to_string().into_bytes());
+        let DiscoveryStep::Failed(error) = discovery.on_answer(Ok(answer)) else { panic!("found") };
+        assert!(matches!(error, AuthError::Refused(Refusal::IssuerNotNamed { .. })), "{error}");
     }
 
     #[test]

@@ -458,7 +458,8 @@ impl Login {
         let metadata = &chosen.discovered.metadata;
         let wish = Wish {
             endpoint: &chosen.authorization_endpoint,
-            issuer: &chosen.discovered.issuer,
+            // Answers name it as its metadata does, not as the server that is protected spells it.
+            issuer: metadata.issuer.as_deref().unwrap_or(&chosen.discovered.issuer),
             needs_issuer: metadata.authorization_response_iss_parameter_supported,
             client_id: &client.client_id,
             redirect_uri,

@@ -446,6 +446,32 @@ fn p04_a_wrong_answer_does_not_consume_the_flow() {
 }
 
 #[test]
+fn f171_p03_an_answer_names_the_issuer_as_its_metadata_does() {
+    for (named, stated) in
+        [("https://as-a.example", "https://as-a.example/"), ("https://as-a.example/", "https://as-a.example")]
+    {
+        let mut site = Site::new("a");
+        site.resource["authorization_servers"] = json!([named]);
+        site.server["issuer"] = json!(stated);
+        site.server["authorization_response_iss_parameter_supported"] = json!(true);
+        let mut flow = Flow::new(site);
+        flow.enter();
+        while !matches!(flow.wants, LoginOutput::NeedUser(_)) {
+            assert!(flow.advance());
+        }
+        let LoginOutput::NeedUser(request) = &flow.wants else { unreachable!() };
+        let answer = |issuer: &str| {
+            Form::new().with("state", request.state().clone()).with("code", "c").with("iss", issuer)
+        };
+        let (wrong, right) = (answer(named), answer(stated));
+        flow.input(LoginInput::Answer(wrong));
+        assert!(matches!(flow.wants, LoginOutput::KeepWaiting(ForeignAnswer::Issuer)), "{named}");
+        flow.input(LoginInput::Answer(right));
+        assert!(matches!(flow.wants, LoginOutput::NeedFence), "{stated}");
+    }
+}
+
+#[test]
 fn p01_f174_without_pkce_nobody_is_asked() {
     for (methods, mode, is_asked) in [
         (Value::Null, PkceMetadata::Strict, false),
