@@ -30,7 +30,74 @@ async fn a_login_brings_a_token_that_the_next_process_finds() {
     assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("a101"));
     assert_eq!(token(&world.oauth("a")).await.unwrap().as_deref(), Some("a101"));
     oauth.login(ui(&person), false).await.unwrap();
-    assert_eq!(world.net.count(TOKEN), 2, "what is not known to be bad is replaced only on demand");
+    let counts = (world.net.count(TOKEN), person.counts());
+    assert_eq!(counts, (1, [1, 1, 1]), "what is not known to be bad is replaced only on demand");
+    oauth.login(ui(&person), true).await.unwrap();
+    assert_eq!((world.net.count(TOKEN), person.counts()), (2, [2, 2, 2]), "and then it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s04_two_requests_that_were_refused_lead_to_one_login() {
+    let world = World::new();
+    world.plant("a", |record| record.tokens.as_mut().unwrap().refresh_token = None).await;
+    let (oauth, person) = (world.oauth("a"), Person::new(Habit::Grants));
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    for _ in 0..2 {
+        let end = oauth.on_refused(401, unauthorized(), stamp).await;
+        assert_eq!(end, Err(AuthError::NeedsAuth(NeedsAuth::Expired)));
+    }
+    // Each caller has the user log in, one after the other.
+    oauth.login(ui(&person), false).await.unwrap();
+    oauth.login(ui(&person), false).await.unwrap();
+    assert_eq!((world.net.count(TOKEN), person.counts()), (1, [1, 1, 1]));
+    // But a token that the server refuses is replaced, however long it would live.
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    oauth.on_refused(401, unauthorized(), stamp).await.unwrap_err();
+    oauth.login(ui(&person), false).await.unwrap();
+    assert_eq!(person.counts(), [2, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k01_a_refusal_for_scope_that_comes_late_repeats_the_request() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    let (_, stamp) = oauth.authorize().await.unwrap();
+    let wider = challenges("Bearer error=\"insufficient_scope\", scope=\"x y\"");
+    assert!(oauth.on_refused(403, wider.clone(), stamp).await.unwrap_err().needs_auth());
+    oauth.login(ui(&Person::new(Habit::Grants)), false).await.unwrap();
+    // The other request had left with the old token.
+    assert_eq!(oauth.on_refused(403, wider, stamp).await, Ok(AfterRefusal::Repeat));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s02_a_login_that_panics_ends_and_lets_the_next_one_in() {
+    let world = World::new();
+    let (oauth, other) = (world.oauth("a"), world.oauth("b"));
+    let (broken, person) = (Person::new(Habit::Panics), Person::new(Habit::Grants));
+    let end = timeout(Duration::from_secs(1), oauth.login(ui(&broken), false)).await;
+    assert!(matches!(end, Ok(Err(AuthError::Unavailable { .. }))), "{end:?}");
+    for oauth in [&oauth, &other] {
+        let end = timeout(Duration::from_secs(1), oauth.login(ui(&person), false)).await;
+        assert_eq!(end, Ok(Ok(())));
+    }
+    assert_eq!(broken.counts(), [1, 1, 1], "nothing listens any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f165_a_server_that_is_slow_holds_up_the_logins_of_others_for_a_minute() {
+    for place in ["rs-a.example/.well-known/oauth-protected-resource/mcp", "as-a.example/register"] {
+        let world = World::new();
+        let (a, b) = (world.oauth("a"), world.oauth("b"));
+        let person = Person::new(Habit::Grants);
+        // The network here knows no limit of its own, like a server that sends a byte now and then.
+        world.net.hold(place);
+        let began = Instant::now();
+        let both = async { tokio::join!(a.login(ui(&person), false), b.login(ui(&person), false)) };
+        let (of_a, of_b) = timeout(Duration::from_secs(600), both).await.expect("it has an end");
+        assert!(of_a.unwrap_err().is_transient());
+        assert_eq!((of_b, began.elapsed()), (Ok(()), Duration::from_secs(60)), "{place}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use super::error::{AuthError, NeedsAuth};
 use super::record::CredentialRecord;
 use super::scope::Scopes;
 use super::settings::OAuthSettings;
-use super::store::Stamp;
+use super::store::{Saved, Stamp};
 use super::unix_time::UnixTime;
 
 /// How often the same wider scope is asked for before it is given up, until a request succeeds.
@@ -30,8 +30,12 @@ pub(super) struct Access {
     unproven: Option<u64>,
     /// The state of the store that the record is from.
     pub(super) stamp: Option<Stamp>,
-    /// Whether the record holds what the store does not.
-    pub(super) is_unsaved: bool,
+    /// Whether the record holds what the store does not. Its revision is then the one that it follows.
+    is_unsaved: bool,
+    /// Counts what was made, saved or forgotten here: what was read before such a change is out of date.
+    changes: u64,
+    /// The access token that the server has refused.
+    refused: Option<Secret>,
     /// What the server has asked for last.
     challenge: Option<BearerChallenge>,
     /// Scopes that a request has needed and the token does not have.
@@ -103,6 +107,7 @@ impl Access {
         let Some(tokens) = self.record.as_ref().and_then(|record| record.tokens.as_ref()) else {
             return if renews_itself { Refused::Renew(None) } else { needs(NeedsAuth::Missing) };
         };
+        self.refused = Some(tokens.access_token.clone());
         if self.unproven.is_some_and(|unproven| unproven <= stamp.0) {
             return needs(NeedsAuth::Rejected);
         }
@@ -112,8 +117,12 @@ impl Access {
         }
     }
 
-    /// The server wants a wider scope. The answer says what to ask a person for, or that it is no use.
-    pub(super) fn on_insufficient_scope(&mut self, challenge: BearerChallenge) -> AuthError {
+    /// The server wants a wider scope than the token of this stamp has. The answer says what to ask a person
+    /// for, or that it is no use.
+    pub(super) fn on_insufficient_scope(&mut self, stamp: TokenStamp, challenge: BearerChallenge) -> Refused {
+        if stamp.0 != self.generation {
+            return Refused::Repeat;
+        }
         let tokens = self.record.as_ref().and_then(|record| record.tokens.as_ref());
         let (requested, granted) =
             tokens.map(|tokens| (tokens.requested.clone(), tokens.granted.clone())).unwrap_or_default();
@@ -126,7 +135,7 @@ impl Access {
             self.challenge = Some(challenge);
             self.wanted = Some(union);
         }
-        AuthError::InsufficientScope { required, is_final }
+        Refused::Final(AuthError::InsufficientScope { required, is_final })
     }
 
     /// A request was accepted that carried the token of this stamp.
@@ -136,23 +145,63 @@ impl Access {
         }
         if stamp.0 == self.generation {
             self.step_ups.clear();
+            self.refused = None;
         }
     }
 
-    /// What the store holds, in the state `stamp`.
+    /// What the store holds, in the state `stamp`. What could not be saved is worth more than that.
     pub(super) fn on_loaded(&mut self, record: Option<Box<CredentialRecord>>, stamp: Option<Stamp>) {
-        self.stamp = stamp;
-        self.replace(record);
+        if !self.is_unsaved {
+            self.stamp = stamp;
+            self.replace(record);
+        }
     }
 
-    /// A renewal or a login has brought these credentials.
-    pub(super) fn on_renewed(&mut self, record: Box<CredentialRecord>) {
+    /// These are the credentials from now on, as somebody else has left them in the store.
+    pub(super) fn on_adopted(&mut self, record: Option<Box<CredentialRecord>>, stamp: Option<Stamp>) {
+        let tokens =
+            |record: &Option<Box<CredentialRecord>>| record.as_ref().and_then(|record| record.tokens.clone());
+        // What could not be saved is adopted by nobody: it is here already.
+        if !self.is_unsaved || tokens(&self.record) != tokens(&record) {
+            self.changes += 1;
+            self.is_unsaved = false;
+            self.stamp = stamp;
+            self.replace(record);
+        }
+    }
+
+    /// A renewal or a login has brought these credentials, which are kept, or could not be.
+    pub(super) fn on_renewed(&mut self, record: Box<CredentialRecord>, saved: Option<Saved>) {
+        let newest = |record: Option<&CredentialRecord>| {
+            let tokens = record?.tokens.as_ref()?;
+            Some((tokens.access_token.clone(), tokens.obtained_at))
+        };
+        // A record may change in other ways, and servers may hand out the same token again.
+        let is_new = newest(self.record.as_deref()) != newest(Some(&record));
+        self.changes += 1;
         self.replace(Some(record));
-        self.unproven = Some(self.generation);
+        if is_new {
+            self.unproven = Some(self.generation);
+        }
+        match saved {
+            Some(saved) => self.on_saved(saved),
+            None => self.is_unsaved = true,
+        }
+    }
+
+    /// The credentials are kept.
+    pub(super) fn on_saved(&mut self, saved: Saved) {
+        self.changes += 1;
+        self.is_unsaved = false;
+        self.stamp = saved.stamp;
+        if let Some(record) = &mut self.record {
+            record.revision = saved.revision;
+        }
     }
 
     /// Forgets the credentials.
     pub(super) fn on_cleared(&mut self) {
+        self.changes += 1;
         self.replace(None);
         self.is_unsaved = false;
         self.stamp = None;
@@ -178,20 +227,38 @@ impl Access {
         }
     }
 
-    /// What a login is for: the last challenge, the scopes that were missing, the token that is of no use.
+    /// What a login is for: the last challenge, the scopes that were missing, the token that was refused.
     pub(super) fn on_login(&mut self) -> (Option<BearerChallenge>, Option<Scopes>, Option<Secret>) {
         if let Some(required) = self.wanted.as_ref().and_then(Scopes::to_parameter)
             && (self.step_ups.len() < MAX_COUNTED || self.step_ups.contains_key(&required))
         {
             *self.step_ups.entry(required).or_default() += 1;
         }
-        let tokens = self.record.as_ref().and_then(|record| record.tokens.as_ref());
-        (self.challenge.clone(), self.wanted.clone(), tokens.map(|tokens| tokens.access_token.clone()))
+        (self.challenge.clone(), self.wanted.clone(), self.refused.clone())
     }
 
-    /// The credentials, if they are not kept yet.
-    pub(super) fn unsaved(&self) -> Option<Box<CredentialRecord>> {
-        self.record.clone().filter(|_| self.is_unsaved)
+    /// The credentials that could not be saved, to follow `kept`; `None` if there are none, or if what is
+    /// kept by now goes before them.
+    pub(super) fn unsaved(&self, kept: Option<&CredentialRecord>) -> Option<Box<CredentialRecord>> {
+        let unsaved = self.record.as_ref().filter(|_| self.is_unsaved)?;
+        let obtained = |record: &CredentialRecord| record.tokens.as_ref().map(|tokens| tokens.obtained_at);
+        let gives_way = match kept {
+            // Somebody has logged out, unless there never was anything.
+            None => unsaved.revision > 0,
+            Some(kept) => kept.revision != unsaved.revision && obtained(kept) > obtained(unsaved),
+        };
+        let revision = kept.map_or(0, |kept| kept.revision);
+        (!gives_way).then(|| Box::new(CredentialRecord { revision, ..(**unsaved).clone() }))
+    }
+
+    /// Whether there are credentials that could not be saved.
+    pub(super) fn is_unsaved(&self) -> bool {
+        self.is_unsaved
+    }
+
+    /// Tells whether something was made, saved or forgotten since.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Which access token there is.
@@ -275,7 +342,7 @@ mod tests {
     fn t10_a_refusal_of_an_old_token_only_repeats_the_request() {
         let mut access = with(record("a1", Some("r1"), None, ""));
         let old = access.generation();
-        access.on_renewed(record("a2", Some("r2"), None, ""));
+        access.on_renewed(record("a2", Some("r2"), None, ""), None);
         assert_eq!(access.on_unauthorized(old, None, false), Refused::Repeat);
         assert_eq!(access.on_unauthorized(old, None, false), Refused::Repeat);
     }
@@ -287,7 +354,7 @@ mod tests {
             access.on_unauthorized(access.generation(), None, false),
             Refused::Renew(Some("a1".into()))
         );
-        access.on_renewed(record("a2", Some("r2"), None, ""));
+        access.on_renewed(record("a2", Some("r2"), None, ""), None);
         let new = access.generation();
         assert_eq!(access.on_unauthorized(new, None, false), REJECTED);
         assert_eq!(access.on_unauthorized(new, None, false), REJECTED, "for every request");
@@ -314,33 +381,103 @@ mod tests {
     #[test]
     fn k01_a_wider_scope_is_a_union_and_is_not_asked_for_without_end() {
         let mut access = with(record("a1", Some("r1"), None, "x y"));
-        let wants = |required: &str, is_final| AuthError::InsufficientScope {
-            required: required.to_owned(),
-            is_final,
+        let wants = |required: &str, is_final| {
+            Refused::Final(AuthError::InsufficientScope { required: required.to_owned(), is_final })
         };
-        assert_eq!(access.on_insufficient_scope(challenge("y")), wants("x y", true), "it has that already");
+        let insufficient = |access: &mut Access, scope| {
+            let stamp = access.generation();
+            access.on_insufficient_scope(stamp, challenge(scope))
+        };
+        assert_eq!(insufficient(&mut access, "y"), wants("x y", true), "it has that already");
         assert_eq!(access.on_login().1, None);
         for _ in 0..3 {
-            assert_eq!(access.on_insufficient_scope(challenge("z")), wants("x y z", false));
+            assert_eq!(insufficient(&mut access, "z"), wants("x y z", false));
             assert_eq!(access.on_login().1, Some(Scopes::parse("x y z")));
         }
-        assert_eq!(access.on_insufficient_scope(challenge("z")), wants("x y z", true));
-        assert_eq!(access.on_insufficient_scope(challenge("other")), wants("x y other", false));
+        assert_eq!(insufficient(&mut access, "z"), wants("x y z", true));
+        assert_eq!(insufficient(&mut access, "other"), wants("x y other", false));
         access.on_accepted(access.generation());
-        assert_eq!(
-            access.on_insufficient_scope(challenge("z")),
-            wants("x y z", false),
-            "a success counts anew"
-        );
-        access.on_renewed(record("a2", None, None, "x y z"));
+        assert_eq!(insufficient(&mut access, "z"), wants("x y z", false), "a success counts anew");
+        access.on_renewed(record("a2", None, None, "x y z"), None);
         assert_eq!(access.on_login().1, None, "it is granted");
     }
 
     #[test]
     fn k01_a_narrower_challenge_does_not_narrow_what_was_asked_for() {
         let mut access = with(record("a1", Some("r1"), None, "x"));
-        access.on_insufficient_scope(challenge("y"));
+        access.on_insufficient_scope(access.generation(), challenge("y"));
         access.on_unauthorized(access.generation(), Some(challenge("x")), false);
         assert_eq!(access.on_login().1, Some(Scopes::parse("x y")));
+    }
+
+    #[test]
+    fn k01_a_refusal_of_an_old_token_for_its_scope_only_repeats_the_request() {
+        let mut access = with(record("a1", Some("r1"), None, "x"));
+        let old = access.generation();
+        access.on_renewed(record("a2", Some("r2"), None, "x y"), None);
+        assert_eq!(access.on_insufficient_scope(old, challenge("y")), Refused::Repeat);
+        assert!(matches!(
+            access.on_insufficient_scope(access.generation(), challenge("y")),
+            Refused::Final(AuthError::InsufficientScope { is_final: true, .. })
+        ));
+    }
+
+    #[test]
+    fn t12_a_record_that_changes_without_a_new_token_does_not_make_the_token_a_new_one() {
+        let mut access = with(record("a1", Some("r1"), None, ""));
+        let mut struck = record("a1", Some("r1"), None, "");
+        struck.unknown_client_since = Some(at(1.0));
+        access.on_renewed(struck, None);
+        let refused = access.on_unauthorized(access.generation(), None, false);
+        assert_eq!(refused, Refused::Renew(Some("a1".into())));
+        // But a renewal that brings the same token again has done what it can.
+        let mut again = record("a1", Some("r1"), None, "");
+        again.tokens.as_mut().unwrap().obtained_at = at(1.0);
+        access.on_renewed(again, None);
+        assert_eq!(access.on_unauthorized(access.generation(), None, false), REJECTED);
+    }
+
+    #[test]
+    fn a_login_is_told_of_the_token_that_was_refused_and_of_no_other() {
+        let mut access = with(record("a1", Some("r1"), None, ""));
+        assert_eq!(access.on_login().2, None, "nobody has refused it");
+        access.on_unauthorized(access.generation(), None, false);
+        assert_eq!(access.on_login().2, Some("a1".into()));
+        access.on_accepted(access.generation());
+        assert_eq!(access.on_login().2, None, "it works after all");
+    }
+
+    #[test]
+    fn t08_what_could_not_be_saved_gives_way_only_to_what_came_after_it() {
+        let revised = |access: &str, obtained: f64, revision: u64| {
+            let mut record = record(access, Some("r"), None, "");
+            record.revision = revision;
+            record.tokens.as_mut().unwrap().obtained_at = at(obtained);
+            record
+        };
+        let mut access = with(revised("a1", 0.0, 4));
+        access.on_renewed(revised("a2", 10.0, 4), None);
+        let unsaved = |access: &Access, kept: Option<Box<CredentialRecord>>| {
+            let unsaved = access.unsaved(kept.as_deref());
+            unsaved.map(|record| (record.tokens.unwrap().access_token.expose().to_owned(), record.revision))
+        };
+        let expected = |access: &str, revision| Some((access.to_owned(), revision));
+        assert_eq!(unsaved(&access, Some(revised("a1", 0.0, 4))), expected("a2", 4));
+        assert_eq!(unsaved(&access, Some(revised("b1", 5.0, 5))), expected("a2", 5), "older than ours");
+        assert_eq!(unsaved(&access, Some(revised("b1", 20.0, 5))), None);
+        assert_eq!(unsaved(&access, None), None, "somebody has logged out");
+        access.on_loaded(Some(revised("a1", 0.0, 4)), None);
+        assert_eq!(unsaved(&access, Some(revised("a1", 0.0, 4))), expected("a2", 4), "it is not lost");
+        access.on_adopted(Some(revised("b1", 20.0, 5)), None);
+        assert_eq!(unsaved(&access, Some(revised("a1", 0.0, 4))), None);
+        let mut first = Access::default();
+        first.on_renewed(revised("a1", 0.0, 0), None);
+        assert_eq!(unsaved(&first, None), expected("a1", 0), "there never was anything");
+        // Tokens that are void must not come back from the store.
+        let mut dropped = with(revised("a1", 0.0, 4));
+        let mut void = revised("a1", 0.0, 4);
+        void.tokens = None;
+        dropped.on_renewed(void, None);
+        assert_eq!(dropped.unsaved(Some(&revised("a1", 0.0, 4))).unwrap().tokens, None);
     }
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -8,8 +9,11 @@ use super::error::{AuthError, LoginEnd};
 use super::gate::GatePass;
 use super::login::{Login, LoginInput, LoginOutput, LoginPlan};
 use super::provider::Shared;
-use super::store::{FENCE_LIMIT, LockedCredentials};
+use super::store::{FENCE_LIMIT, LockedCredentials, Stamp};
 use super::ui::{AnswerVerdict, AuthUi, Consent};
+
+/// How long a login may take from the gate until a person is asked, as others wait at the gate.
+const ASK_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a login holds while it runs. Dropping it gives everything back: listener, fence, gate.
 #[derive(Debug, Default)]
@@ -18,6 +22,10 @@ struct Held {
     consent: Option<Box<dyn Consent>>,
     fence: Option<Box<dyn LockedCredentials>>,
     gate: Option<GatePass>,
+    /// The state of the store in which it was read at the gate.
+    stamp: Option<Stamp>,
+    /// When a person must have been asked.
+    ask_by: Option<Instant>,
     /// Where to say what the last answer was worth.
     verdict: Option<oneshot::Sender<AnswerVerdict>>,
     /// When the person must have answered.
@@ -39,7 +47,7 @@ pub(super) async fn run(
         let input = if let LoginOutput::Done(end) = wants {
             let record = end?;
             if !is_new {
-                shared.adopt(Some(record));
+                shared.adopt(Some(record), held.stamp);
             }
             return Ok(());
         } else if login.is_committing() {
@@ -64,17 +72,20 @@ async fn prepare(
     held: &mut Held,
     wants: LoginOutput,
     ui: &dyn AuthUi,
-    limit: std::time::Duration,
+    limit: Duration,
 ) -> Result<LoginInput, AuthError> {
     Ok(match wants {
         LoginOutput::NeedGate => {
             held.gate = Some(shared.seams.gate.enter().await);
-            LoginInput::GateEntered(shared.seams.store.load(&shared.key).await?.map(Box::new))
+            held.ask_by = Some(Instant::now() + ASK_LIMIT);
+            held.stamp = shared.seams.store.stamp(&shared.key);
+            let kept = shared.seams.store.load(&shared.key).await?.map(Box::new);
+            LoginInput::GateEntered(shared.unsaved(&kept).or(kept))
         }
         LoginOutput::Send(number, request) => {
-            LoginInput::Response(number, shared.seams.http.send(*request).await)
+            LoginInput::Response(number, in_time(held.ask_by, shared.seams.http.send(*request)).await?)
         }
-        LoginOutput::NeedListener(wish) => match ui.open(&wish).await {
+        LoginOutput::NeedListener(wish) => match in_time(held.ask_by, ui.open(&wish)).await? {
             Ok(consent) => {
                 let uri = consent.redirect_uri();
                 held.consent = Some(consent);
@@ -94,9 +105,9 @@ async fn prepare(
         LoginOutput::KeepWaiting(_) => held.answer().await,
         LoginOutput::NeedFence => {
             let fence = shared.seams.store.lock(&shared.key, Instant::now() + FENCE_LIMIT).await?;
-            let kept = fence.load().await?;
+            let kept = fence.load().await?.map(Box::new);
             held.fence = Some(fence);
-            LoginInput::FenceTaken(kept.map(Box::new))
+            LoginInput::FenceTaken(shared.unsaved(&kept).or(kept))
         }
         // Both belong to `commit` and to the loop above.
         LoginOutput::Commit(_) | LoginOutput::Done(_) => LoginInput::Ended(LoginEnd::Cancelled),
@@ -131,6 +142,13 @@ async fn commit(
         }
         _ => Err(AuthError::Login(LoginEnd::Cancelled)),
     }
+}
+
+/// Waits for what has to be done before a person is asked.
+async fn in_time<T>(by: Option<Instant>, work: impl Future<Output = T>) -> Result<T, AuthError> {
+    let Some(by) = by else { return Ok(work.await) };
+    let late = || format!("nobody could be asked within {} s", ASK_LIMIT.as_secs());
+    timeout_at(by, work).await.map_err(|_| AuthError::unavailable(late()))
 }
 
 impl Held {

@@ -7,12 +7,13 @@
 //!
 //! What decides does so without I/O, one concern a file: [`Login`] and [`Refresh`] are machines that are
 //! driven step by step, and take the answer to the last question alone. What drives them is thin:
-//! `login_run.rs` and `refresh_run.rs`. Three exclusions are kept apart:
+//! `login_run.rs` and `refresh_run.rs`. Four exclusions are kept apart:
 //!
 //! | what | where | held |
 //! |---|---|---|
 //! | what is known about one server | `provider.rs` | never while anything is waited for |
-//! | the right to change credentials, among processes ([`LockedCredentials`]) | `store.rs` | from reading to keeping, never while a person thinks |
+//! | the turn to read the store for one server | `provider.rs` | while it is read |
+//! | the right to change credentials, among processes ([`LockedCredentials`]) | `store.rs` | from reading to keeping, never during a discovery or while a person thinks |
 //! | the right to ask a person ([`InteractiveGate`]) | `gate.rs` | from the first question of a login to its end |
 //!
 //! None of them is held during a request to the server that is protected.

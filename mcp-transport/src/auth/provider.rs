@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::access::{Access, Carry, Refused, TokenStamp};
 use super::challenge::{BearerChallenge, Challenges};
@@ -19,7 +20,7 @@ use super::random::Randomness;
 use super::record::CredentialRecord;
 use super::refresh_run;
 use super::settings::OAuthSettings;
-use super::store::{CredentialKey, CredentialStore, FENCE_LIMIT, Saved};
+use super::store::{CredentialKey, CredentialStore, FENCE_LIMIT, Saved, Stamp};
 use super::ui::AuthUi;
 use super::unix_time::UnixTime;
 use super::web_url::WebUrl;
@@ -27,6 +28,9 @@ use crate::clock::WallClock;
 
 /// How often the store is asked whether somebody else has changed it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a token that still works is not renewed ahead of its end after that has failed.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// What the authorization of a server stands on.
 #[derive(Debug, Clone)]
@@ -73,24 +77,58 @@ pub(super) struct Shared {
     pub(super) seams: OAuthSeams,
     pub(super) stop: CancellationToken,
     state: Mutex<State>,
+    /// Lets one request at a time read the store; the others take what it has read.
+    reading: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
 }
 
 struct State {
     settings: OAuthSettings,
     access: Access,
+    /// When the store was last looked at; `None` until it was read once.
     looked_at: Option<Instant>,
+    /// How many readings of the store have begun, and which of them was the last to succeed.
+    readings: u64,
+    read: u64,
+    /// When the next renewal may begin, as the last one has failed.
+    pause: Option<Pause>,
+    /// Counts the flights.
+    flights: u64,
     renewal: Option<Flight>,
+    saving: Option<Flight>,
     login: Option<LoginFlight>,
+    is_closed: bool,
 }
 
-/// Work of which there is one at a time, and its end.
-type Flight = watch::Receiver<Option<Result<(), AuthError>>>;
+/// Work of which there is one at a time: whoever wants the same waits for the same end.
+struct Flight {
+    /// Tells it from the next one that takes its place.
+    number: u64,
+    end: End,
+}
+
+type End = watch::Receiver<Option<Result<(), AuthError>>>;
 
 struct LoginFlight {
-    end: Flight,
+    flight: Flight,
     /// Goes away with the last one who waits, and ends the login.
     interest: Weak<DropGuard>,
+}
+
+/// A kind of work, of each of which there is one at a time.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    Login,
+    Renewal,
+    Saving,
+}
+
+/// How long the authorization server is left alone.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    until: Instant,
+    /// Whether the server has asked for it; then it holds even where no token works.
+    is_wished: bool,
 }
 
 impl OAuth {
@@ -98,13 +136,25 @@ impl OAuth {
     #[must_use]
     pub fn new(name: &str, server: WebUrl, settings: OAuthSettings, seams: OAuthSeams) -> Self {
         let stop = CancellationToken::new();
-        let state =
-            State { settings, access: Access::default(), looked_at: None, renewal: None, login: None };
+        let state = State {
+            settings,
+            access: Access::default(),
+            looked_at: None,
+            readings: 0,
+            read: 0,
+            pause: None,
+            flights: 0,
+            renewal: None,
+            saving: None,
+            login: None,
+            is_closed: false,
+        };
         let shared = Arc::new(Shared {
             key: CredentialKey::new(name, &server),
             server,
             seams,
             state: Mutex::new(state),
+            reading: tokio::sync::Mutex::default(),
             tasks: TaskTracker::new(),
             stop: stop.clone(),
         });
@@ -118,7 +168,8 @@ impl OAuth {
 
     /// The access token for a request, if there is one, and a stamp to name it by.
     ///
-    /// A token that has ended is renewed before. Whatever else is wrong with it, the server will say.
+    /// A token that has ended is renewed before; one that is about to end is renewed meanwhile. Whatever
+    /// else is wrong with it, the server will say.
     ///
     /// # Errors
     ///
@@ -128,26 +179,31 @@ impl OAuth {
     ///
     /// Dropping the future stops nothing that was begun.
     pub async fn authorize(&self) -> Result<(Option<Secret>, TokenStamp), AuthError> {
-        self.shared.look().await?;
-        let (carry, stamp) = self.shared.carry();
+        let shared = &self.shared;
+        shared.look().await?;
+        let (carry, stamp) = shared.carry();
         match carry {
             Carry::Nothing => return Ok((None, stamp)),
             Carry::Token(token) => return Ok((Some(token), stamp)),
-            Carry::Renewed { fallback } => {
-                if let Err(error) = self.shared.renew(stamp, None).await {
-                    return match fallback {
-                        Some(token) => Ok((Some(token), stamp)),
-                        None => Err(error),
-                    };
-                }
+            Carry::Renewed { fallback: Some(token) } => {
+                shared.renew_ahead(stamp);
+                return Ok((Some(token), stamp));
             }
+            Carry::Renewed { fallback: None } => {}
         }
-        // A lifetime may be shorter than the renewal took; then the token is sent all the same.
-        Ok(match self.shared.carry() {
-            (Carry::Nothing, stamp) => (None, stamp),
-            (Carry::Token(token) | Carry::Renewed { fallback: Some(token) }, stamp) => (Some(token), stamp),
-            (Carry::Renewed { fallback: None }, _) => return Err(AuthError::NeedsAuth(NeedsAuth::Expired)),
-        })
+        let renewed = match shared.wished_pause() {
+            Some(error) => Err(error),
+            None => shared.renew(stamp, None).await,
+        };
+        match (shared.carry(), renewed) {
+            // A lifetime may be shorter than the renewal took, and a token that cannot be kept is a good one.
+            ((Carry::Token(token) | Carry::Renewed { fallback: Some(token) }, stamp), _) => {
+                Ok((Some(token), stamp))
+            }
+            (_, Err(error)) => Err(error),
+            ((Carry::Nothing, stamp), Ok(())) => Ok((None, stamp)),
+            ((Carry::Renewed { fallback: None }, _), Ok(())) => Err(AuthError::NeedsAuth(NeedsAuth::Expired)),
+        }
     }
 
     /// The server has accepted a request with the token of this stamp.
@@ -177,7 +233,10 @@ impl OAuth {
                 self.shared.on_unauthorized(stamp, challenge).await.map(|()| AfterRefusal::Repeat)
             }
             (403, Some(challenge)) if challenge.error.as_deref() == Some("insufficient_scope") => {
-                Err(self.shared.state().access.on_insufficient_scope(challenge))
+                match self.shared.state().access.on_insufficient_scope(stamp, challenge) {
+                    Refused::Final(error) => Err(error),
+                    Refused::Renew(_) | Refused::Repeat => Ok(AfterRefusal::Repeat),
+                }
             }
             _ => Ok(AfterRefusal::Unrelated),
         }
@@ -229,6 +288,8 @@ impl OAuth {
     /// Dropping the future stops waiting.
     pub async fn close(&self, by: Instant) -> usize {
         let shared = &self.shared;
+        // Nothing begins from here on, so that what is counted below is all there is.
+        shared.state().is_closed = true;
         shared.stop.cancel();
         shared.tasks.close();
         // Running out of time leaves the rest to the runtime; their number is the answer.
@@ -263,35 +324,55 @@ impl Shared {
 
     /// Takes over what somebody else has left in the store.
     async fn look(self: &Arc<Self>) -> Result<(), AuthError> {
-        let (is_first, is_unsaved) = {
-            let mut state = self.state();
-            let now = Instant::now();
-            if state.looked_at.is_some_and(|looked_at| now - looked_at < LOOK_EVERY) {
+        if self.state().has_looked() {
+            return Ok(());
+        }
+        let _turn = self.reading.lock().await;
+        // Somebody may have looked while this waited for its turn.
+        let (is_unsaved, is_first) = {
+            let state = self.state();
+            if state.has_looked() {
                 return Ok(());
             }
-            (state.looked_at.replace(now).is_none(), state.access.is_unsaved)
+            (state.access.is_unsaved(), state.looked_at.is_none())
         };
         if is_unsaved {
-            let stamp = self.state().access.generation();
-            return self.fly(stamp, |shared| async move { refresh_run::save_again(&shared).await }).await;
+            self.save_again();
+        } else if is_first || self.seams.store.stamp(&self.key) != self.state().access.stamp {
+            self.load().await?;
         }
-        let stamp = self.seams.store.stamp(&self.key);
-        if is_first || stamp != self.state().access.stamp {
-            self.load().await.inspect_err(|_| self.state().looked_at = None)?;
-        }
+        self.state().looked_at = Some(Instant::now());
         Ok(())
     }
 
+    /// Reads the store; for whoever has the turn.
     async fn load(&self) -> Result<(), AuthError> {
+        let (number, changes) = {
+            let mut state = self.state();
+            state.readings += 1;
+            (state.readings, state.access.changes())
+        };
         // The stamp is older than the record at worst, so a change in between is seen the next time.
         let stamp = self.seams.store.stamp(&self.key);
         let record = self.seams.store.load(&self.key).await?;
         let mut state = self.state();
-        // What was renewed and could not be kept is worth more than what is kept.
-        if !state.access.is_unsaved {
+        state.read = number;
+        // What was made or forgotten here meanwhile is newer than what was read.
+        if state.access.changes() == changes {
             state.access.on_loaded(record.map(Box::new), stamp);
         }
         Ok(())
+    }
+
+    /// Reads the store, unless somebody does who has begun after this was called.
+    async fn load_once(&self, stamp: TokenStamp) -> Result<(), AuthError> {
+        let before = self.state().readings;
+        let _turn = self.reading.lock().await;
+        let is_needed = {
+            let state = self.state();
+            state.read <= before && state.access.generation() == stamp && !state.access.is_unsaved()
+        };
+        if is_needed { self.load().await } else { Ok(()) }
     }
 
     async fn on_unauthorized(
@@ -299,9 +380,7 @@ impl Shared {
         stamp: TokenStamp,
         challenge: Option<BearerChallenge>,
     ) -> Result<(), AuthError> {
-        if self.state().access.generation() == stamp && !self.state().access.is_unsaved {
-            self.load().await?;
-        }
+        self.load_once(stamp).await?;
         let refused = {
             let mut state = self.state();
             let renews_itself = state.settings.is_for_itself();
@@ -319,40 +398,93 @@ impl Shared {
 
     /// Makes a new token in place of the one of `stamp`, together with everybody who wants that.
     async fn renew(self: &Arc<Self>, stamp: TokenStamp, refused: Option<Secret>) -> Result<(), AuthError> {
-        self.fly(stamp, |shared| async move { refresh_run::run(&shared, refused).await }).await
+        match self.begin_renewal(stamp, refused)? {
+            Some(end) => ended(end).await,
+            None => Ok(()),
+        }
     }
 
-    /// Joins the work that is going on, or starts `work`, unless there is another token by now.
-    async fn fly<F>(
+    /// Begins to make a new token while the one of `stamp` still works. How that ends is told by the next
+    /// look at the token.
+    fn renew_ahead(self: &Arc<Self>, stamp: TokenStamp) {
+        if !self.state().is_pausing()
+            && let Err(error) = self.begin_renewal(stamp, None)
+        {
+            tracing::debug!(server = %self.server, %error, "a token is not renewed");
+        }
+    }
+
+    /// Begins a renewal or joins the one that is going on; `None` if there is another token by now.
+    fn begin_renewal(
         self: &Arc<Self>,
         stamp: TokenStamp,
-        work: impl FnOnce(Arc<Self>) -> F + Send,
-    ) -> Result<(), AuthError>
-    where
-        F: Future<Output = Result<(), AuthError>> + Send + 'static,
-    {
-        let end = {
+        refused: Option<Secret>,
+    ) -> Result<Option<End>, AuthError> {
+        let (end, landing) = {
             let mut state = self.state();
             if state.access.generation() != stamp {
-                return Ok(());
+                return Ok(None);
             }
-            match &state.renewal {
-                Some(end) => end.clone(),
-                None if self.stop.is_cancelled() => return Err(AuthError::Login(LoginEnd::Cancelled)),
-                None => {
-                    let (sender, end) = watch::channel(None);
-                    state.renewal = Some(end.clone());
-                    let (shared, work) = (Arc::clone(self), work(Arc::clone(self)));
-                    self.tasks.spawn(async move {
-                        let landing = Landing { shared, sender };
-                        let result = work.await;
-                        landing.land(result);
-                    });
-                    end
-                }
+            if let Some(flight) = &state.renewal {
+                return Ok(Some(flight.end.clone()));
             }
+            let (flight, landing) = self.reserve(&mut state, Work::Renewal)?;
+            let end = flight.end.clone();
+            state.renewal = Some(flight);
+            (end, landing)
         };
-        ended(end).await
+        let shared = Arc::clone(self);
+        landing.launch(async move {
+            let result = refresh_run::run(&shared, refused).await;
+            shared.state().on_renewal_over(&result);
+            result
+        });
+        Ok(Some(end))
+    }
+
+    /// Tries in the background to keep what could not be kept.
+    fn save_again(self: &Arc<Self>) {
+        let reserved = {
+            let mut state = self.state();
+            if state.saving.is_some() {
+                return;
+            }
+            let reserved = self.reserve(&mut state, Work::Saving);
+            reserved.map(|(flight, landing)| {
+                state.saving = Some(flight);
+                landing
+            })
+        };
+        // Whoever closes has waited for what could be kept in time.
+        let Ok(landing) = reserved else { return };
+        let shared = Arc::clone(self);
+        landing.launch(async move {
+            refresh_run::save_again(&shared).await.inspect_err(|error| {
+                tracing::debug!(server = %shared.server, %error, "a renewed token still cannot be kept");
+            })
+        });
+    }
+
+    /// Makes a place for work that is about to begin. What it answers with must not be dropped or launched
+    /// before the state is let go.
+    fn reserve(self: &Arc<Self>, state: &mut State, work: Work) -> Result<(Flight, Landing), AuthError> {
+        if state.is_closed || self.stop.is_cancelled() {
+            return Err(AuthError::Login(LoginEnd::Cancelled));
+        }
+        state.flights += 1;
+        let number = state.flights;
+        let (sender, end) = watch::channel(None);
+        let counted = Some(self.tasks.token());
+        let landing = Landing { shared: Arc::clone(self), work, number, counted, sender, result: None };
+        Ok((Flight { number, end }, landing))
+    }
+
+    /// What to say while the authorization server wants to be left alone.
+    fn wished_pause(&self) -> Option<AuthError> {
+        let pause = self.state().pause.filter(|pause| pause.is_wished)?;
+        let left = pause.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let what = "the authorization server has asked to wait".to_owned();
+        Some(AuthError::Unavailable { what, retry_after: Some(left) })
     }
 
     /// Joins the login that is going on or starts one; `None` if one is just ending.
@@ -360,93 +492,142 @@ impl Shared {
         self: &Arc<Self>,
         ui: &Arc<dyn AuthUi>,
         is_forced: bool,
-    ) -> Result<Option<(Flight, Arc<DropGuard>)>, AuthError> {
-        let mut state = self.state();
-        if state.settings.is_for_itself() {
-            return Err(AuthError::Config("a client that acts for itself needs no login".to_owned()));
-        }
-        if let Some(flight) = &state.login {
-            return Ok(flight.interest.upgrade().map(|interest| (flight.end.clone(), interest)));
-        }
-        if self.stop.is_cancelled() {
-            return Err(AuthError::Login(LoginEnd::Cancelled));
-        }
-        let (challenge, wanted, refused) = state.access.on_login();
-        let plan = LoginPlan {
-            settings: state.settings.clone(),
-            server: self.server.clone(),
-            challenge,
-            wanted,
-            refused,
-            is_forced,
-        };
+    ) -> Result<Option<(End, Arc<DropGuard>)>, AuthError> {
         let nobody_waits = self.stop.child_token();
-        let (sender, end) = watch::channel(None);
-        let interest = Arc::new(nobody_waits.clone().drop_guard());
-        state.login = Some(LoginFlight { end: end.clone(), interest: Arc::downgrade(&interest) });
+        let (end, interest, landing, plan) = {
+            let mut state = self.state();
+            if state.settings.is_for_itself() {
+                return Err(AuthError::Config("a client that acts for itself needs no login".to_owned()));
+            }
+            if let Some(LoginFlight { flight, interest }) = &state.login {
+                return Ok(interest.upgrade().map(|interest| (flight.end.clone(), interest)));
+            }
+            let (flight, landing) = self.reserve(&mut state, Work::Login)?;
+            let (challenge, wanted, refused) = state.access.on_login();
+            let plan = LoginPlan {
+                settings: state.settings.clone(),
+                server: self.server.clone(),
+                challenge,
+                wanted,
+                refused,
+                is_forced,
+            };
+            let interest = Arc::new(nobody_waits.clone().drop_guard());
+            let end = flight.end.clone();
+            state.login = Some(LoginFlight { flight, interest: Arc::downgrade(&interest) });
+            (end, interest, landing, plan)
+        };
         let (shared, ui) = (Arc::clone(self), Arc::clone(ui));
-        self.tasks.spawn(async move {
-            let result = login_run::run(&shared, plan, &*ui, &nobody_waits).await;
-            // First the place is free, then whoever waits learns of the end.
-            shared.state().login = None;
-            sender.send_replace(Some(result));
-        });
+        landing.launch(async move { login_run::run(&shared, plan, &*ui, &nobody_waits).await });
         Ok(Some((end, interest)))
     }
 
     async fn login_over(&self) {
-        let end = self.state().login.as_ref().map(|flight| flight.end.clone());
+        let end = self.state().login.as_ref().map(|login| login.flight.end.clone());
         if let Some(end) = end {
             // How it ended is of no interest to whoever did not wait for it.
             let _ = ended(end).await;
         }
     }
 
-    /// Credentials that are kept from now on.
+    /// Credentials that somebody has made here, and whether they are kept.
     pub(super) fn publish(&self, record: Box<CredentialRecord>, saved: Option<Saved>) {
-        let mut state = self.state();
-        state.access.on_renewed(record);
-        state.access.is_unsaved = saved.is_none();
-        if let Some(saved) = saved {
-            state.access.stamp = saved.stamp;
-        }
+        self.state().access.on_renewed(record, saved);
     }
 
-    /// Credentials that were in the store; nobody has made them here.
-    pub(super) fn adopt(&self, record: Option<Box<CredentialRecord>>) {
-        let stamp = self.seams.store.stamp(&self.key);
-        self.state().access.on_loaded(record, stamp);
+    /// Credentials that were in the store in the state `stamp`; nobody has made them here.
+    pub(super) fn adopt(&self, record: Option<Box<CredentialRecord>>, stamp: Option<Stamp>) {
+        self.state().access.on_adopted(record, stamp);
     }
 
-    pub(super) fn unsaved(&self) -> Option<Box<CredentialRecord>> {
-        self.state().access.unsaved()
+    /// What could not be kept is kept.
+    pub(super) fn on_saved(&self, saved: Saved) {
+        self.state().access.on_saved(saved);
+    }
+
+    /// Credentials that could not be kept and go before those that are, to follow them.
+    pub(super) fn unsaved(&self, kept: &Option<Box<CredentialRecord>>) -> Option<Box<CredentialRecord>> {
+        self.state().access.unsaved(kept.as_deref())
     }
 }
 
-/// Frees the place of a renewal and tells its end, also if its task panics.
+impl State {
+    fn has_looked(&self) -> bool {
+        self.looked_at.is_some_and(|looked_at| Instant::now() - looked_at < LOOK_EVERY)
+    }
+
+    fn is_pausing(&self) -> bool {
+        self.pause.is_some_and(|pause| Instant::now() < pause.until)
+    }
+
+    fn on_renewal_over(&mut self, result: &Result<(), AuthError>) {
+        self.pause = result.as_ref().err().map(|error| {
+            let wished = match error {
+                AuthError::Unavailable { retry_after, .. } => *retry_after,
+                _ => None,
+            };
+            Pause { until: Instant::now() + wished.unwrap_or(PAUSE), is_wished: wished.is_some() }
+        });
+    }
+
+    /// Frees the place of this flight, if it is still its own.
+    fn free(&mut self, work: Work, number: u64) {
+        let place = match work {
+            Work::Login => {
+                if self.login.as_ref().is_some_and(|login| login.flight.number == number) {
+                    self.login = None;
+                }
+                return;
+            }
+            Work::Renewal => &mut self.renewal,
+            Work::Saving => &mut self.saving,
+        };
+        if place.as_ref().is_some_and(|flight| flight.number == number) {
+            *place = None;
+        }
+    }
+}
+
+/// Frees the place of a flight and then tells its end, also if its task panics or never runs.
 struct Landing {
     shared: Arc<Shared>,
+    work: Work,
+    number: u64,
+    /// Makes whoever closes wait for a flight that has a place and no task yet.
+    counted: Option<TaskTrackerToken>,
     sender: watch::Sender<Option<Result<(), AuthError>>>,
+    result: Option<Result<(), AuthError>>,
 }
 
 impl Landing {
-    fn land(self, result: Result<(), AuthError>) {
-        self.shared.state().renewal = None;
-        self.sender.send_replace(Some(result));
+    fn launch(mut self, work: impl Future<Output = Result<(), AuthError>> + Send + 'static) {
+        let (tasks, counted) = (self.shared.tasks.clone(), self.counted.take());
+        tasks.spawn(async move {
+            let result = work.await;
+            self.land(result);
+        });
+        drop(counted);
+    }
+
+    fn land(mut self, result: Result<(), AuthError>) {
+        self.result = Some(result);
     }
 }
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        self.shared.state().renewal = None;
+        self.shared.state().free(self.work, self.number);
+        let result = self.result.take();
+        let result = result.unwrap_or_else(|| Err(AuthError::unavailable("its task has ended early")));
+        self.sender.send_replace(Some(result));
     }
 }
 
-async fn ended(mut end: Flight) -> Result<(), AuthError> {
+async fn ended(mut end: End) -> Result<(), AuthError> {
     match end.wait_for(Option::is_some).await.map(|end| end.clone()) {
         Ok(Some(result)) => result,
-        // Its task is gone without a word.
-        _ => Err(AuthError::Login(LoginEnd::Cancelled)),
+        // Every end is told, so this is never reached.
+        _ => Err(AuthError::unavailable("its task is gone without a word")),
     }
 }
 

@@ -33,11 +33,15 @@ const METADATA_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// machine without I/O, clock or task.
 ///
 /// ```text
-/// begin ─▶ NeedFence ─▶ discovery: Send…? ─▶ Send ─▶ Commit ─▶ Done
-///              │                              │ └─ refused: Reload ─▶ Commit? ─▶ Done
-///              │                              └─ no such endpoint: discovery, once more
-///              └─ somebody else has renewed it ─▶ Done
+/// begin ─▶ NeedFence ─▶ Send ─▶ Commit ─▶ Done
+///            │  │ ▲      │ └─ refused: Reload ─▶ Commit? ─▶ Done
+///            │  │ │      ▼ no such endpoint, once
+///            │  │ └── discovery: Send…, without the fence
+///            │  └────────▲ nothing recent is known about the issuer
+///            └─ somebody else has renewed it ─▶ Done
 /// ```
+///
+/// The fence is asked for anew after a discovery, which may take longer than others wait for it.
 ///
 /// Once the refresh token may have left, whoever drives this drives it to its end: the answer may hold
 /// the only token that is worth anything from then on.
@@ -57,9 +61,11 @@ pub struct Refresh {
     stage: Stage,
     asked: u64,
     is_asking: bool,
+    /// What a discovery has found, and when, until it is used.
+    found: Option<(Discovered, UnixTime)>,
     has_rediscovered: bool,
-    /// Whether metadata that is merely old will do if there is no other.
-    may_use_old_metadata: bool,
+    /// Metadata that is merely old has to do, as there is no other.
+    uses_old_metadata: bool,
     /// The scopes of a token that is asked for without a refresh token.
     scopes: Scopes,
 }
@@ -97,7 +103,10 @@ pub enum RefreshOutput {
 #[derive(Debug)]
 enum Stage {
     Fence,
-    Discovering(Box<CredentialRecord>, Box<Discovery>),
+    Discovering {
+        discovery: Box<Discovery>,
+        may_use_old_metadata: bool,
+    },
     Renewing(Box<CredentialRecord>),
     /// The server has said that the refresh token is void.
     Reloading(Box<CredentialRecord>),
@@ -116,8 +125,9 @@ impl Refresh {
             stage: Stage::Fence,
             asked: 0,
             is_asking: false,
+            found: None,
             has_rediscovered: false,
-            may_use_old_metadata: false,
+            uses_old_metadata: false,
             scopes: Scopes::default(),
         };
         (refresh, RefreshOutput::NeedFence)
@@ -136,9 +146,12 @@ impl Refresh {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         let output = match (stage, input) {
             (Stage::Fence, RefreshInput::FenceTaken(kept)) => self.on_fence(kept, now),
-            (Stage::Discovering(record, mut discovery), RefreshInput::Response(_, answer)) => {
+            (
+                Stage::Discovering { mut discovery, may_use_old_metadata },
+                RefreshInput::Response(_, answer),
+            ) => {
                 let step = discovery.on_answer(answer);
-                self.on_discovery(record, discovery, step, now)
+                self.on_discovery(discovery, may_use_old_metadata, step, now)
             }
             (Stage::Renewing(record), RefreshInput::Response(_, answer)) => {
                 self.on_tokens(record, answer, now)
@@ -155,6 +168,12 @@ impl Refresh {
             _ => return Err(UnexpectedInput),
         };
         Ok(output.unwrap_or_else(|error| RefreshOutput::Done(Err(error))))
+    }
+
+    /// Whether the fence is to be held until the next step, if it is taken already.
+    #[must_use]
+    pub fn needs_fence(&self) -> bool {
+        !matches!(self.stage, Stage::Discovering { .. })
     }
 
     fn waits_for(&self, input: &RefreshInput) -> bool {
@@ -181,7 +200,7 @@ impl Refresh {
         if self.settings.is_for_itself() {
             return self.act_for_itself(kept, now);
         }
-        let kept = kept.ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
+        let mut kept = kept.ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
         if !self.settings.accept(&kept) {
             return Err(AuthError::NeedsAuth(NeedsAuth::Changed));
         }
@@ -192,10 +211,19 @@ impl Refresh {
         if tokens.refresh_token.is_none() {
             return Err(AuthError::NeedsAuth(NeedsAuth::Expired));
         }
+        if let Some((found, fetched_at)) = self.found.take()
+            && same_issuer(&found.issuer, &kept.issuer)
+        {
+            kept.metadata = Some(CachedMetadata { document: found.metadata, fetched_at });
+            return self.renew(kept);
+        }
         let is_known =
             kept.metadata.as_ref().is_some_and(|cached| now.since(cached.fetched_at) < METADATA_LIFETIME);
-        self.may_use_old_metadata = true;
-        if is_known { self.renew(kept) } else { self.discover(kept, now) }
+        if is_known || (self.uses_old_metadata && kept.metadata.is_some()) {
+            return self.renew(kept);
+        }
+        let has_old_metadata = kept.metadata.is_some();
+        self.discover(&kept.issuer, has_old_metadata, now)
     }
 
     /// Asks for a token with the client's own secret, of the configured issuer alone.
@@ -217,12 +245,26 @@ impl Refresh {
             self.settings.configured_client().ok_or_else(|| missing("client_id and client_secret"))?;
         client.client_secret.as_ref().ok_or_else(|| missing("client_secret"))?;
         let issuer = self.settings.issuer.clone().ok_or_else(|| missing("issuer"))?;
+        let Some((found, fetched_at)) = self.found.take() else {
+            let (discovery, step) = Discovery::begin(&self.settings, &self.server, None, None);
+            return self.on_discovery(Box::new(discovery), false, step, now);
+        };
+        if !same_issuer(&found.issuer, &issuer) {
+            let named = mcp_proto::escape(&found.issuer, 200).into_owned();
+            return Err(Refusal::IssuerNotNamed { named }.into());
+        }
+        let Discovered { metadata: document, resource, .. } = found;
         let mut record = Box::new(CredentialRecord::new(canonical_resource(&self.server), issuer, client));
         record.revision = revision;
         record.fingerprint = self.settings.fingerprint();
-        let (discovery, step) = Discovery::begin(&self.settings, &self.server, None, None);
-        self.has_rediscovered = true;
-        self.on_discovery(record, Box::new(discovery), step, now)
+        record.resource = self.settings.resource_parameter(&self.server, resource.as_ref());
+        record.metadata = Some(CachedMetadata { document, fetched_at });
+        self.scopes = Scopes::choose(&ScopeSources {
+            configured: self.settings.scope.as_deref(),
+            resource: resource.as_ref().and_then(|resource| resource.scopes_supported.as_deref()),
+            ..ScopeSources::default()
+        });
+        self.renew(record)
     }
 
     /// Whether the access token that is kept will do.
@@ -232,51 +274,41 @@ impl Refresh {
             .is_some_and(|tokens| tokens.is_fresh(now) && self.refused.as_ref() != Some(&tokens.access_token))
     }
 
-    fn discover(&mut self, record: Box<CredentialRecord>, now: UnixTime) -> Result<RefreshOutput, AuthError> {
-        let (discovery, step) = Discovery::at_issuer(&self.settings, &self.server, &record.issuer);
-        self.has_rediscovered = true;
-        self.on_discovery(record, Box::new(discovery), step, now)
+    fn discover(
+        &mut self,
+        issuer: &str,
+        may_use_old_metadata: bool,
+        now: UnixTime,
+    ) -> Result<RefreshOutput, AuthError> {
+        let (discovery, step) = Discovery::at_issuer(&self.settings, &self.server, issuer);
+        self.on_discovery(Box::new(discovery), may_use_old_metadata, step, now)
     }
 
     fn on_discovery(
         &mut self,
-        mut record: Box<CredentialRecord>,
         discovery: Box<Discovery>,
+        may_use_old_metadata: bool,
         step: DiscoveryStep,
         now: UnixTime,
     ) -> Result<RefreshOutput, AuthError> {
         match step {
             DiscoveryStep::Ask(request) => {
-                self.stage = Stage::Discovering(record, discovery);
-                Ok(self.send(*request))
-            }
-            DiscoveryStep::Found(found) if !same_issuer(&found.issuer, &record.issuer) => {
-                let named = mcp_proto::escape(&found.issuer, 200).into_owned();
-                Err(Refusal::IssuerNotNamed { named }.into())
+                self.stage = Stage::Discovering { discovery, may_use_old_metadata };
+                return Ok(self.send(*request));
             }
             DiscoveryStep::Found(found) => {
-                let Discovered { metadata: document, resource, .. } = *found;
-                if self.settings.is_for_itself() {
-                    record.resource = self.settings.resource_parameter(&self.server, resource.as_ref());
-                    self.scopes = Scopes::choose(&ScopeSources {
-                        configured: self.settings.scope.as_deref(),
-                        resource: resource.as_ref().and_then(|resource| resource.scopes_supported.as_deref()),
-                        ..ScopeSources::default()
-                    });
-                }
-                record.metadata = Some(CachedMetadata { document, fetched_at: now });
-                self.renew(record)
+                self.found = Some((*found, now));
+                self.has_rediscovered = true;
             }
             // It was good when it was fetched, and its issuer has not changed.
-            DiscoveryStep::Failed(_) if self.may_use_old_metadata && record.metadata.is_some() => {
-                self.renew(record)
-            }
-            DiscoveryStep::Failed(error) => Err(error),
+            DiscoveryStep::Failed(_) if may_use_old_metadata => self.uses_old_metadata = true,
+            DiscoveryStep::Failed(error) => return Err(error),
         }
+        self.stage = Stage::Fence;
+        Ok(RefreshOutput::NeedFence)
     }
 
     fn renew(&mut self, record: Box<CredentialRecord>) -> Result<RefreshOutput, AuthError> {
-        self.may_use_old_metadata = false;
         let endpoint = record.metadata.as_ref().and_then(|cached| cached.document.token_endpoint.as_deref());
         let endpoint = endpoint.ok_or(Refusal::NoEndpoint("token_endpoint"))?;
         let url = WebUrl::parse(endpoint).map_err(|error| error.to_string());
@@ -328,7 +360,9 @@ impl Refresh {
             Err(TokenFailure::Transient(why)) => {
                 Err(AuthError::Unavailable { what: why.to_owned(), retry_after: response.retry_after() })
             }
-            Err(TokenFailure::NoEndpoint(_)) if !self.has_rediscovered => self.discover(record, now),
+            Err(TokenFailure::NoEndpoint(_)) if !self.has_rediscovered => {
+                self.discover(&record.issuer, false, now)
+            }
             Err(TokenFailure::NoEndpoint(status)) => {
                 Err(AuthError::unavailable(format!("the token endpoint answers with the status {status}")))
             }
@@ -411,7 +445,9 @@ impl Refresh {
             (ClientSource::Registered, Some(since)) if now.since(since) < SECOND_STRIKE_AFTER => {
                 Err(AuthError::unavailable(reply.to_string()))
             }
-            (ClientSource::Registered, Some(_)) if !self.has_rediscovered => self.discover(record, now),
+            (ClientSource::Registered, Some(_)) if !self.has_rediscovered => {
+                self.discover(&record.issuer, false, now)
+            }
             (ClientSource::Registered, Some(_)) => {
                 record.tokens = None;
                 record.metadata = None;

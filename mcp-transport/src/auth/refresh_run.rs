@@ -3,8 +3,12 @@ use tokio::time::Instant;
 
 use super::error::AuthError;
 use super::provider::Shared;
+use super::record::CredentialRecord;
 use super::refresh::{Refresh, RefreshInput, RefreshOutput};
-use super::store::{FENCE_LIMIT, LockedCredentials, StoreError};
+use super::store::{FENCE_LIMIT, LockedCredentials, Stamp, StoreError};
+
+/// What holds, and the state of the store from which that is known.
+type Current = (Option<Box<CredentialRecord>>, Option<Stamp>);
 
 /// Drives a [`Refresh`] to its end. Runs in a task of its own, so that nobody can drop it half-way.
 ///
@@ -12,16 +16,26 @@ use super::store::{FENCE_LIMIT, LockedCredentials, StoreError};
 /// finds the new token. What cannot be kept is published all the same, as the old one is worth nothing.
 pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), AuthError> {
     let (mut refresh, mut wants) = Refresh::begin(shared.settings(), shared.server.clone(), refused);
-    let fence: Box<dyn LockedCredentials> = lock(shared).await?;
+    let mut fence: Option<Box<dyn LockedCredentials>> = None;
+    let mut stamp = None;
     let mut has_saved = false;
     loop {
-        let input = match wants {
-            RefreshOutput::NeedFence => RefreshInput::FenceTaken(fence.load().await?.map(Box::new)),
-            RefreshOutput::Reload => RefreshInput::Reloaded(fence.load().await?.map(Box::new)),
-            RefreshOutput::Send(number, request) => {
+        let input = match (wants, &fence) {
+            (RefreshOutput::NeedFence, _) => {
+                let taken = lock(shared).await?;
+                let (record, read_at) = settle(shared, &*taken).await?;
+                (fence, stamp) = (Some(taken), read_at);
+                RefreshInput::FenceTaken(record)
+            }
+            (RefreshOutput::Reload, Some(fence)) => {
+                let (record, read_at) = settle(shared, &**fence).await?;
+                stamp = read_at;
+                RefreshInput::Reloaded(record)
+            }
+            (RefreshOutput::Send(number, request), _) => {
                 RefreshInput::Response(number, shared.seams.http.send(*request).await)
             }
-            RefreshOutput::Commit(mut record) => {
+            (RefreshOutput::Commit(mut record), Some(fence)) => {
                 let saved = fence.save(&record).await;
                 has_saved = true;
                 if let Ok(saved) = &saved {
@@ -33,13 +47,16 @@ pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), 
                 shared.publish(record, saved.as_ref().ok().copied());
                 RefreshInput::Saved(saved)
             }
-            RefreshOutput::Done(end) => {
+            (RefreshOutput::Done(end), _) => {
                 if let Ok(record) = &end
                     && !has_saved
                 {
-                    shared.adopt(Some(record.clone()));
+                    shared.adopt(Some(record.clone()), stamp);
                 }
                 return end.map(drop);
+            }
+            (RefreshOutput::Reload | RefreshOutput::Commit(_), None) => {
+                return Err(AuthError::unavailable("the fence was given back too early"));
             }
         };
         // The inputs above are what it waits for.
@@ -47,25 +64,39 @@ pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), 
             Ok(next) => wants = next,
             Err(error) => return Err(AuthError::unavailable(error.to_string())),
         }
+        if !refresh.needs_fence() {
+            fence = None;
+        }
     }
 }
 
 /// Tries once more to keep what was renewed.
 pub(super) async fn save_again(shared: &Shared) -> Result<(), AuthError> {
-    let Some(mut record) = shared.unsaved() else { return Ok(()) };
     let fence = lock(shared).await?;
-    let obtained =
-        |record: &super::record::CredentialRecord| record.tokens.as_ref().map(|tokens| tokens.obtained_at);
-    let kept = fence.load().await?;
-    if let Some(kept) = kept.filter(|kept| obtained(kept) > obtained(&record)) {
-        shared.adopt(Some(Box::new(kept)));
-        return Ok(());
-    }
-    record.revision = fence.load().await?.map_or(0, |kept| kept.revision);
-    let saved = fence.save(&record).await?;
-    record.revision = saved.revision;
-    shared.publish(record, Some(saved));
+    let (record, stamp) = settle(shared, &*fence).await?;
+    shared.adopt(record, stamp);
     Ok(())
+}
+
+/// Reads under the fence what holds. What could not be saved so far is saved first if it can be, and holds
+/// in any case, unless somebody else has brought something newer.
+async fn settle(shared: &Shared, fence: &dyn LockedCredentials) -> Result<Current, StoreError> {
+    let stamp = shared.seams.store.stamp(&shared.key);
+    let kept = fence.load().await?.map(Box::new);
+    let Some(unsaved) = shared.unsaved(&kept) else { return Ok((kept, stamp)) };
+    match fence.save(&unsaved).await {
+        Ok(saved) => {
+            shared.on_saved(saved);
+            tracing::info!(server = %shared.server, "a renewed token is kept at last");
+            let record = CredentialRecord { revision: saved.revision, ..*unsaved };
+            Ok((Some(Box::new(record)), saved.stamp))
+        }
+        Err(error) => {
+            // The first failure was told at a level that is seen.
+            tracing::debug!(server = %shared.server, %error, "a renewed token still cannot be kept");
+            Ok((Some(unsaved), stamp))
+        }
+    }
 }
 
 async fn lock(shared: &Shared) -> Result<Box<dyn LockedCredentials>, StoreError> {

@@ -9,8 +9,10 @@ use super::record::CredentialRecord;
 use super::resource::canonical_resource;
 use super::web_url::WebUrl;
 
-/// How long a process waits for another one that works on the same record.
-pub const FENCE_LIMIT: Duration = Duration::from_secs(10);
+/// How long is waited for somebody else who works on the same record, in this process or another one.
+///
+/// That is a little longer than they may take: one request for a token, and keeping what it brings.
+pub const FENCE_LIMIT: Duration = Duration::from_secs(35);
 
 /// Keeps credentials, for several processes at once.
 ///

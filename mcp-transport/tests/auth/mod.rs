@@ -35,6 +35,8 @@ struct NetState {
     held: HashSet<String>,
     /// Answers that take the place of the usual ones, by host and path.
     instead: HashMap<String, (u16, Value)>,
+    /// Seconds that every answer asks to wait.
+    wait: Option<u32>,
     grants: HashMap<String, Grant>,
 }
 
@@ -76,6 +78,11 @@ impl Net {
     /// From now on this host and path answers like this; with the status 0 not at all.
     pub(crate) fn answer(&self, place: &str, status: u16, body: Value) {
         self.state.lock().unwrap().instead.insert(place.to_owned(), (status, body));
+    }
+
+    /// From now on every answer asks to wait so many seconds.
+    pub(crate) fn ask_to_wait(&self, seconds: Option<u32>) {
+        self.state.lock().unwrap().wait = seconds;
     }
 
     pub(crate) fn answer_as_usual(&self, place: &str) {
@@ -166,7 +173,11 @@ impl OAuthHttp for Net {
         if status == 0 {
             return Err(OAuthHttpError::Unreachable("no route".to_owned()));
         }
-        Ok(OAuthResponse::new(status, HeaderMap::new(), body.to_string().into_bytes()))
+        let mut headers = HeaderMap::new();
+        if let Some(seconds) = self.state.lock().unwrap().wait {
+            headers.insert("retry-after", seconds.into());
+        }
+        Ok(OAuthResponse::new(status, headers, body.to_string().into_bytes()))
     }
 }
 
@@ -191,6 +202,8 @@ impl WallClock for Calendar {
 pub(crate) enum Habit {
     /// Grants access at once.
     Grants,
+    /// Has a desktop that breaks.
+    Panics,
     /// Never answers.
     Sleeps,
     /// Wants nothing of it.
@@ -269,6 +282,7 @@ impl Consent for Window {
                 let parameters = Form::new().with("state", self.state.as_str()).with("code", "canary-code");
                 Ok(Delivery { parameters, verdict: oneshot::channel().0 })
             }
+            Habit::Panics => panic!("the desktop is gone"),
             Habit::Sleeps => pending().await,
             Habit::Skips => Err(LoginEnd::Skipped),
         }
@@ -281,11 +295,15 @@ impl Drop for Window {
     }
 }
 
-/// A store that fails to keep what it is given, so many times.
+/// A store that fails to keep what it is given, so many times, and that can be slow to read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FailingStore {
     pub(crate) inner: MemoryStore,
     pub(crate) failures: Arc<AtomicUsize>,
+    /// Readings without the lock that have begun.
+    pub(crate) readings: Arc<AtomicUsize>,
+    /// Whoever reads without the lock has to hold this for a moment, after having read.
+    pub(crate) reader: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -297,7 +315,10 @@ struct FailingLock {
 #[async_trait]
 impl CredentialStore for FailingStore {
     async fn load(&self, key: &CredentialKey) -> Result<Option<CredentialRecord>, StoreError> {
-        self.inner.load(key).await
+        self.readings.fetch_add(1, Ordering::SeqCst);
+        let record = self.inner.load(key).await;
+        drop(self.reader.lock().await);
+        record
     }
 
     fn stamp(&self, key: &CredentialKey) -> Option<Stamp> {

@@ -314,6 +314,41 @@ fn t12_one_word_that_the_client_is_unknown_costs_nothing_and_a_second_later_one_
 }
 
 #[test]
+fn t12_a_client_is_not_dropped_on_the_word_of_a_server_that_cannot_be_looked_at() {
+    let mut kept = ended();
+    kept.unknown_client_since = Some(at(-100.0));
+    kept.metadata.as_mut().unwrap().fetched_at = at(-2.0 * 24.0 * 3600.0);
+    let mut run = Run::new(kept, &[error("invalid_client")]);
+    // Its metadata is not to be had: what is old is used, and says nothing about the client.
+    run.document = json!({"issuer": "https://other.example"});
+    run.go().unwrap_err();
+    assert_eq!((run.posts.len(), run.commits.len()), (1, 0));
+    run.document = json!({"issuer": ISSUER, "token_endpoint": "https://as.example/token"});
+    assert_eq!(run.go(), Err(AuthError::NeedsAuth(NeedsAuth::Revoked)));
+    assert_eq!(run.commits.len(), 1);
+}
+
+#[test]
+fn t06_the_fence_is_given_back_for_a_discovery_and_what_is_kept_is_read_again() {
+    let mut kept = ended();
+    kept.metadata = None;
+    let server = WebUrl::parse("https://rs.example/mcp").unwrap();
+    let (mut refresh, _) = Refresh::begin(OAuthSettings::default(), server, None);
+    assert!(refresh.needs_fence());
+    let fence = |record: &CredentialRecord| RefreshInput::FenceTaken(Some(Box::new(record.clone())));
+    let sent = refresh.step(fence(&kept), at(0.0)).unwrap();
+    let RefreshOutput::Send(number, _) = sent else { panic!("{sent:?}") };
+    assert!(!refresh.needs_fence(), "a discovery may take longer than others wait");
+    let document = json!({"issuer": ISSUER, "token_endpoint": "https://as.example/token"});
+    let response = OAuthResponse::new(200, HeaderMap::new(), document.to_string().into_bytes());
+    let next = refresh.step(RefreshInput::Response(number, Ok(response)), at(0.0)).unwrap();
+    assert!(matches!(next, RefreshOutput::NeedFence) && refresh.needs_fence(), "{next:?}");
+    let sent = refresh.step(fence(&kept), at(0.0)).unwrap();
+    assert!(matches!(&sent, RefreshOutput::Send(_, request) if request.body.is_some()), "{sent:?}");
+    assert!(refresh.needs_fence(), "the refresh token is on its way");
+}
+
+#[test]
 fn t12_a_client_that_was_not_registered_here_is_never_dropped() {
     let client = ConfiguredClient { id: "c".into(), secret: None, method: None };
     let settings = OAuthSettings { client: Some(client), ..OAuthSettings::default() };
