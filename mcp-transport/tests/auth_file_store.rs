@@ -21,6 +21,7 @@ use mcp_transport::auth::{
     WebUrl,
 };
 use mcp_transport::testing::checks::isolated;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tracing::Level;
@@ -159,6 +160,65 @@ fn f161_nothing_is_read_or_written_through_a_link() {
         symlink(outside.path(), folder.path()).unwrap();
         assert!(matches!(folder.save(&record("c")).await, Err(StoreError::Unsafe(_))), "folder");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+        // Nor is anything changed behind a folder that is a link.
+        let behind = outside.path().join(folder.document().file_name().unwrap());
+        fs::write(&behind, "{}").unwrap();
+        fs::set_permissions(&behind, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(folder.load().await, Err(StoreError::Unsafe(_))), "folder");
+        assert_eq!(mode(&behind), 0o644);
+    });
+}
+
+#[test]
+fn f173_b03_a_file_of_another_server_is_not_used_whatever_its_name_is() {
+    isolated(async |test| {
+        let folder = Folder::new();
+        folder.save(&record("c")).await.unwrap();
+        let moved = CredentialKey::new("files", &WebUrl::parse("https://evil.example/mcp").unwrap());
+        let copy = folder.path().join(format!("{}.json", moved.file_stem()));
+        fs::copy(folder.document(), &copy).unwrap();
+        for _ in 0..2 {
+            test.expect_log(Level::WARN, "a credential file of another server is not used");
+        }
+        assert_eq!(folder.store.load(&moved).await, Ok(None));
+        let locked = folder.store.lock(&moved, soon()).await.unwrap();
+        assert_eq!(locked.load().await, Ok(None));
+        assert!(!copy.exists(), "it is put aside");
+        assert!(folder.load().await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn f05_whatever_a_server_has_said_about_a_client_can_be_read_again() {
+    isolated(async |_| {
+        let folder = Folder::new();
+        let mut deep = Value::Null;
+        for _ in 0..120 {
+            deep = json!([deep]);
+        }
+        let registration =
+            json!({"client_id": "c", "long": "x".repeat(1024 * 1024), "deep": deep, "flat": [[1]]});
+        let Value::Object(registration) = registration else { unreachable!() };
+        let client = ClientRecord::read(ClientSource::Registered, registration, None).unwrap();
+        let record = CredentialRecord::new("https://a.example/mcp", "https://b.example", client);
+        folder.save(&record).await.unwrap();
+        let client = folder.load().await.unwrap().expect("it is a record").client;
+        assert_eq!(client, record.client);
+        assert_eq!(client.other.keys().collect::<Vec<_>>(), ["flat", "long"]);
+    });
+}
+
+#[test]
+fn f161_a_pipe_in_place_of_the_lock_is_refused_at_once() {
+    isolated(async |_| {
+        let folder = Folder::new();
+        folder.save(&record("c")).await.unwrap();
+        fs::remove_file(folder.lock_file()).unwrap();
+        let made = Command::new("mkfifo").arg(folder.lock_file()).status().unwrap();
+        assert!(made.success());
+        let locked = folder.store.lock(&folder.key, soon());
+        let locked = tokio::time::timeout(Duration::from_secs(20), locked).await.expect("it does not hang");
+        assert!(locked.is_err(), "{locked:?}");
     });
 }
 

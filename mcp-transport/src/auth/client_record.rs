@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use super::members::{seconds, take_secret, take_text, take_texts};
 use super::unix_time::UnixTime;
 
+/// How deep lists and objects may lie in what a server adds: documents that are deeper cannot be read again.
+const MAX_DEPTH: usize = 64;
+
 /// A client as an authorization server knows it. `Debug` shows no value of a member it does not know.
 ///
 /// Servers issue records that contradict themselves: a secret together with the method `none`, or
@@ -37,7 +40,7 @@ pub struct ClientRecord {
     pub response_types: Vec<String>,
     /// Gives access to the registration itself.
     pub registration_access_token: Option<Secret>,
-    /// All other members, as they were.
+    /// All other members, as they were, but for those that lie deeper than 64 lists and objects.
     pub other: Map<String, Value>,
 }
 
@@ -154,6 +157,7 @@ impl ClientRecord {
         // 0 stands for never.
         let expires = seconds(&members, "client_secret_expires_at").filter(|seconds| *seconds > 0.0);
         members.remove("client_secret_expires_at");
+        members.retain(|_, value| is_flat(value, MAX_DEPTH));
         let mut record = Self {
             source,
             client_id: take_text(&mut members, "client_id").ok_or(InvalidClient::NoClientId)?,
@@ -284,6 +288,16 @@ impl fmt::Debug for ClientRecord {
             .field("redirect_uris", &self.redirect_uris)
             .field("other", &self.other.keys().collect::<BTreeSet<_>>())
             .finish_non_exhaustive()
+    }
+}
+
+/// Whether nothing in a value lies deeper than so many lists and objects.
+fn is_flat(value: &Value, depth: usize) -> bool {
+    let is_flat_inside = |value: &Value| depth > 0 && is_flat(value, depth - 1);
+    match value {
+        Value::Array(values) => values.iter().all(is_flat_inside),
+        Value::Object(members) => members.values().all(is_flat_inside),
+        _ => true,
     }
 }
 

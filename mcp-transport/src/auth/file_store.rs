@@ -16,8 +16,8 @@ use super::on_thread::on_thread;
 use super::record::{CredentialRecord, Unreadable};
 use super::store::{CredentialKey, CredentialStore, LockedCredentials, Saved, Stamp, StoreError};
 
-/// Longest document that is read, in bytes.
-const MAX_DOCUMENT_BYTES: u64 = 1024 * 1024;
+/// Longest document that is read, in bytes: more than the answers, of 1 MiB each, that one can be made of.
+const MAX_DOCUMENT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How often a lock that another process holds is tried again.
 const LOCK_POLL: Duration = Duration::from_millis(25);
@@ -27,7 +27,7 @@ const LOCK_POLL: Duration = Duration::from_millis(25);
 /// A file is replaced as a whole, so whoever reads sees the old or the new one. Changes are made under a
 /// lock of the operating system on a file beside it, which ends with the process that holds it. What
 /// others could read is tightened; a symbolic link, a second name or another owner is refused. A file
-/// that is no record is put aside, with `.corrupt` behind its name; one of a later version is left alone.
+/// that is no record, or that of another server, is put aside, with `.corrupt` behind its name; one of a later version is left alone.
 ///
 /// Files are read and written on short-lived threads.
 #[derive(Debug, Clone)]
@@ -40,6 +40,8 @@ pub struct FileStore {
 struct Place {
     folder: Arc<Path>,
     stem: String,
+    /// The server that a record must be of, whatever the name of its file says.
+    server: String,
 }
 
 /// Holds the lock on one record; a write that goes on holds it too.
@@ -57,7 +59,7 @@ impl FileStore {
     }
 
     fn place(&self, key: &CredentialKey) -> Place {
-        Place { folder: Arc::clone(&self.folder), stem: key.file_stem() }
+        Place { folder: Arc::clone(&self.folder), stem: key.file_stem(), server: key.server().to_owned() }
     }
 }
 
@@ -84,7 +86,11 @@ impl CredentialStore for FileStore {
     async fn lock(&self, key: &CredentialKey, by: Instant) -> Result<Box<dyn LockedCredentials>, StoreError> {
         let place = self.place(key);
         loop {
-            if let Some(lock) = place.try_lock()? {
+            let tried = {
+                let place = place.clone();
+                on_thread(move || place.try_lock()).await
+            };
+            if let Some(lock) = tried.map_err(|error| StoreError::Io(error.to_string()))?? {
                 return Ok(Box::new(LockedFile { place, lock: Arc::new(lock) }));
             }
             if Instant::now() >= by {
@@ -146,6 +152,10 @@ impl Place {
     fn read(&self) -> Result<Option<(CredentialRecord, bool)>, StoreError> {
         let Some(bytes) = self.bytes()? else { return Ok(None) };
         match CredentialRecord::read(&bytes) {
+            Ok((record, _)) if record.server != self.server => {
+                tracing::warn!(file = %self.document().display(), "a credential file of another server is not used");
+                Ok(None)
+            }
             Ok(read) => Ok(Some(read)),
             Err(Unreadable::Newer(schema)) => Err(StoreError::Newer(schema)),
             Err(why @ Unreadable::Corrupt) => {
@@ -198,23 +208,33 @@ impl Place {
 
     fn bytes(&self) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
         let path = self.document();
+        match fs::symlink_metadata(&self.folder) {
+            Ok(found) => self.check_folder(&found)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed("look at the folder of", &error)),
+        }
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.unsafe_or_failed(&path, &error)),
         };
-        check_file(&file, &path)?;
+        self.read_open(file, &path).map(Some)
+    }
+
+    /// Reads a document that is open: the old one whole, if somebody replaces it meanwhile.
+    fn read_open(&self, file: File, path: &Path) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        check_file(&file, path)?;
         let mut bytes = Zeroizing::new(Vec::with_capacity(32 * 1024));
         file.take(MAX_DOCUMENT_BYTES).read_to_end(&mut bytes).map_err(|error| self.failed("read", &error))?;
-        Ok(Some(bytes))
+        Ok(bytes)
     }
 
     /// Takes the lock if nobody has it.
     fn try_lock(&self) -> Result<Option<File>, StoreError> {
         self.make_folder()?;
         let path = self.folder.join(format!("{}.lock", self.stem));
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -225,7 +245,8 @@ impl Place {
             .map_err(|error| self.unsafe_or_failed(&path, &error))?;
         check_file(&file, &path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
+            // Whoever opens the name of a lock that was removed gets another one.
+            Ok(()) => Ok(file.metadata().is_ok_and(|found| found.nlink() == 1).then_some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(self.failed("lock", &error)),
         }
@@ -238,22 +259,31 @@ impl Place {
         made.map_err(|error| self.failed("make the folder of", &error))?;
         let found =
             fs::symlink_metadata(folder).map_err(|error| self.failed("look at the folder of", &error))?;
-        let refused = |why: &str| StoreError::Unsafe(format!("{} {why}", folder.display()));
-        if !found.is_dir() {
-            return Err(refused("is no directory"));
-        }
-        if found.uid() != geteuid().as_raw() {
-            return Err(refused("belongs to somebody else"));
-        }
+        self.check_folder(&found)?;
         if found.mode() & 0o077 != 0 {
             // A folder at the root of the file system is not ours to close, whoever owns it.
             if folder.components().count() <= 2 {
-                return Err(refused("is open to others, and is no folder to be closed"));
+                return Err(self.refused_folder("is open to others, and is no folder to be closed"));
             }
             fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
                 .map_err(|error| self.failed("close the folder of", &error))?;
         }
         Ok(())
+    }
+
+    /// Makes sure that what the folder's name stands for is a folder, and ours.
+    fn check_folder(&self, found: &fs::Metadata) -> Result<(), StoreError> {
+        if !found.is_dir() {
+            return Err(self.refused_folder("is no directory"));
+        }
+        if found.uid() != geteuid().as_raw() {
+            return Err(self.refused_folder("belongs to somebody else"));
+        }
+        Ok(())
+    }
+
+    fn refused_folder(&self, why: &str) -> StoreError {
+        StoreError::Unsafe(format!("{} {why}", self.folder.display()))
     }
 
     fn unsafe_or_failed(&self, path: &Path, error: &io::Error) -> StoreError {
@@ -269,7 +299,7 @@ impl Place {
     }
 }
 
-/// Makes sure that an open file is a plain one, ours alone and under one name.
+/// Makes sure that an open file is a plain one, ours alone and under no second name.
 fn check_file(file: &File, path: &Path) -> Result<(), StoreError> {
     let failed = |error: io::Error| StoreError::Io(format!("cannot look at {}: {error}", path.display()));
     let refused = |why: &str| StoreError::Unsafe(format!("{} {why}", path.display()));
@@ -280,11 +310,40 @@ fn check_file(file: &File, path: &Path) -> Result<(), StoreError> {
     if found.uid() != geteuid().as_raw() {
         return Err(refused("belongs to somebody else"));
     }
-    if found.nlink() != 1 {
+    // None at all is that of a file which was replaced since it was opened.
+    if found.nlink() > 1 {
         return Err(refused("has a second name"));
     }
     if found.mode() & 0o077 != 0 {
         file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{ClientRecord, ClientSource};
+
+    #[test]
+    fn f163_a_reader_that_meets_a_writer_reads_the_old_document_whole() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder: Arc<Path> = temporary.path().join("oauth").into();
+        let server = "https://a.example/mcp".to_owned();
+        let place = Place { folder, stem: "files".to_owned(), server };
+        let record = |client: &str, revision| {
+            let client = ClientRecord::new(ClientSource::Registered, client);
+            let mut record = CredentialRecord::new("https://a.example/mcp", "https://b.example", client);
+            record.revision = revision;
+            record
+        };
+        place.make_folder().unwrap();
+        place.replace(record("old", 0)).unwrap();
+        let open = File::open(place.document()).unwrap();
+        place.replace(record("new", 1)).unwrap();
+        assert_eq!(open.metadata().unwrap().nlink(), 0, "it has no name any more");
+        let bytes = place.read_open(open, &place.document()).unwrap();
+        assert_eq!(CredentialRecord::read(&bytes).unwrap().0.client.client_id, "old");
+        assert_eq!(place.read().unwrap().unwrap().0.client.client_id, "new");
+    }
 }

@@ -139,7 +139,7 @@ impl CredentialKey {
             context.update(&[0]);
         }
         let digest = context.finish();
-        let digest = digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let digest = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Self { name, server, digest }
     }
 
@@ -155,7 +155,7 @@ impl CredentialKey {
         &self.server
     }
 
-    /// A name for a file: what is safe of the server's name, and twelve digits of a hash of name and URL.
+    /// A name for a file: what is safe of the server's name, and 32 digits of a hash of name and URL.
     #[must_use]
     pub fn file_stem(&self) -> String {
         let safe = self.name.chars().map(|character| match character {
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(stems.len(), keys.len());
         for stem in stems {
             let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-            assert!(stem.len() <= 77 && stem.bytes().all(is_safe), "{stem}");
+            assert!(stem.len() <= 97 && stem.bytes().all(is_safe), "{stem}");
         }
     }
 
