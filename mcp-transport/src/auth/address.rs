@@ -68,6 +68,8 @@ impl AddressClass {
 
     fn of_v4(address: Ipv4Addr) -> Self {
         match address.octets() {
+            // Azure and Alibaba serve the secrets of the machine here, on addresses that look like others.
+            [168, 63, 129, 16] | [100, 100, 100, 200] => Self::LinkLocal,
             [127, ..] => Self::Loopback,
             [10, ..] | [192, 168, ..] | [198, 18 | 19, ..] => Self::Private,
             [172, second, ..] if second & 0xf0 == 16 => Self::Private,
@@ -187,6 +189,10 @@ mod tests {
             ("::ffff:169.254.169.254", LinkLocal),
             ("64:ff9b::a9fe:a9fe", LinkLocal),
             ("fd00:ec2::254", LinkLocal),
+            ("168.63.129.16", LinkLocal),
+            ("168.63.129.17", Public),
+            ("100.100.100.200", LinkLocal),
+            ("::ffff:100.100.100.200", LinkLocal),
             ("metadata.google.internal", LinkLocal),
             ("0.0.0.0", Never),
             ("0.1.2.3", Never),

@@ -227,8 +227,10 @@ impl Discovery {
             let resource = escape(&metadata.resource, 200).into_owned();
             return DiscoveryStep::Failed(Refusal::OtherResource { resource }.into());
         }
-        let mut issuers: VecDeque<String> =
-            metadata.authorization_servers.iter().take(MAX_ISSUERS).cloned().collect();
+        // It is here: what was wrong on the way to it does not matter any more.
+        self.unavailable = None;
+        self.troubles.clear();
+        let mut issuers: VecDeque<String> = metadata.authorization_servers.iter().cloned().collect();
         if let Some(wanted) = &self.settings.issuer {
             issuers.retain(|issuer| same_issuer(issuer, wanted));
             if issuers.is_empty() {
@@ -239,13 +241,14 @@ impl Discovery {
             // Stable: the others keep their order.
             issuers.make_contiguous().sort_by_key(|issuer| !same_issuer(issuer, known));
         }
+        issuers.truncate(MAX_ISSUERS);
         self.resource = Some(metadata);
         self.next_issuer(issuers)
     }
 
     fn next_issuer(&mut self, mut issuers: VecDeque<String>) -> DiscoveryStep {
         while let Some(issuer) = issuers.pop_front() {
-            match usable(&self.server, &issuer, self.policy).and_then(|url| plain(&url).map(|()| url)) {
+            match self.issuer_url(&issuer) {
                 Ok(url) => {
                     self.places = server_metadata_places(&url).into();
                     self.stage = Stage::Issuer { issuer, others: issuers };
@@ -255,6 +258,13 @@ impl Discovery {
             }
         }
         self.give_up(Refusal::NoServer)
+    }
+
+    /// The URL of an issuer, which is absolute: a relative one would lead to the server that is protected.
+    fn issuer_url(&self, issuer: &str) -> Result<WebUrl, String> {
+        WebUrl::parse(issuer).map_err(|error| error.to_string())?;
+        let url = usable(&self.server, issuer, self.policy)?;
+        plain(&url).map(|()| url)
     }
 
     fn on_server(&mut self, place: &WebUrl, issuer: String, metadata: ServerMetadata) -> DiscoveryStep {
@@ -579,6 +589,9 @@ mod tests {
                 .issuer(OIDC, "https://as.example");
             net.run(&modern(), None).unwrap();
         }
+        // What was not well on the way does not make the end a passing one.
+        let mut net = Net::default().with(PATH_PRM, 503, "").resource(PRM, SERVER, &["https://as.example"]);
+        assert!(matches!(refused(net.run(&modern(), None)), Refusal::NoServer(_)));
         assert!(matches!(refused(as_at(502).run(&modern(), None)), Refusal::NoServer(_)));
         assert!(Net::default().with(PRM, 502, "").run(&modern(), None).unwrap_err().is_transient());
     }
@@ -641,15 +654,20 @@ mod tests {
         let refusal = refused(net.run(&OAuthSettings::default(), None));
         assert!(refusal.to_string().contains("https://as.example"), "{refusal}");
         assert_eq!(net.asked, [PATH_PRM, AS_META, OIDC]);
-        for issuer in
-            ["http://as.example", "https://10.0.0.1", "https://as.example?x", "https://as.example#x", "as"]
-        {
+        for issuer in [
+            "http://as.example",
+            "https://10.0.0.1",
+            "https://as.example?x",
+            "https://as.example#x",
+            "as",
+            "//x.example",
+        ] {
             let mut net = Net::default().resource(PATH_PRM, SERVER, &[issuer]);
             assert!(
                 matches!(refused(net.run(&OAuthSettings::default(), None)), Refusal::NoServer(_)),
                 "{issuer}"
             );
-            assert!(net.asked.iter().all(|url| url.starts_with("https://rs.example/")), "{:?}", net.asked);
+            assert_eq!(net.asked, [PATH_PRM], "{issuer}");
         }
     }
 
@@ -667,6 +685,18 @@ mod tests {
         let mut known = net();
         known.run_known(&modern(), None, Some(two[1])).unwrap();
         assert_eq!(known.asked, [PATH_PRM, AS_META]);
+        // However many others the server names before.
+        let others = (0..20).map(|number| format!("https://other{number}.example"));
+        let all: Vec<String> = others.chain([two[1].to_owned()]).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        for (settings, known) in [(&pinned, None), (&modern(), Some(two[1]))] {
+            let mut net = Net::default().resource(PATH_PRM, SERVER, &all).issuer(AS_META, two[1]);
+            net.run_known(settings, None, known).unwrap();
+            assert_eq!(net.asked, [PATH_PRM, AS_META]);
+        }
+        let mut crowd = Net::default().resource(PATH_PRM, SERVER, &all);
+        crowd.run(&modern(), None).unwrap_err();
+        assert_eq!(crowd.asked.len(), 1 + 2 * MAX_ISSUERS, "and no more than that are asked");
         let stranger = OAuthSettings { issuer: Some("https://x.example".to_owned()), ..modern() };
         assert!(matches!(refused(net().run(&stranger, None)), Refusal::IssuerNotNamed { .. }));
     }

@@ -5,6 +5,9 @@ use super::error_reply::ErrorReply;
 use super::random::NoRandomness;
 use super::store::StoreError;
 
+/// How much of the scopes that a server asks for a message shows, in bytes.
+const SHOWN_SCOPE_BYTES: usize = 200;
+
 /// A request has no valid authorization, and why. No text of it holds a secret or raw bytes of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -19,9 +22,9 @@ pub enum AuthError {
     #[error("the authorization server refuses: {0}")]
     Denied(ErrorReply),
     /// The token has too narrow a scope, and only a person can have it widened.
-    #[error("the token needs a wider scope: {required}")]
+    #[error("the token needs a wider scope: {}", mcp_proto::escape(.required, SHOWN_SCOPE_BYTES))]
     InsufficientScope {
-        /// All scopes to ask for, separated by spaces.
+        /// All scopes to ask for, separated by spaces. The message shows the first 200 bytes of them.
         required: String,
         /// Whether asking is no use: they were granted already, or asked for often enough.
         is_final: bool,
@@ -157,5 +160,18 @@ impl AuthError {
     /// What a server that is not well has cost, without an advice of that server.
     pub(super) fn unavailable(what: impl Into<String>) -> Self {
         Self::Unavailable { what: what.into(), retry_after: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_without_end_is_shown_up_to_a_limit_and_told_whole() {
+        let required = "scope ".repeat(10_000);
+        let error = AuthError::InsufficientScope { required: required.clone(), is_final: false };
+        assert!(error.to_string().len() < 300, "{}", error.to_string().len());
+        assert!(matches!(error, AuthError::InsufficientScope { required: whole, .. } if whole == required));
     }
 }

@@ -52,6 +52,12 @@ impl Form {
         values.find(|value| !value.expose().is_empty())
     }
 
+    /// Whether a name comes at all, be it with an empty value.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
     /// Whether a name comes more than once.
     #[must_use]
     pub fn repeats(&self, name: &str) -> bool {
