@@ -293,7 +293,7 @@ async fn x01_closing_ends_a_login_wherever_it_is() {
             tokio::join!(a.login(ui(&sleeper), false), b.login(ui(&sleeper), false), closing);
         let cancelled = Err(AuthError::Login(LoginEnd::Cancelled));
         assert_eq!((&of_a, &of_b), (&cancelled, &cancelled));
-        assert_eq!(a.login(ui(&sleeper), false).await, cancelled, "and no other one begins");
+        assert_eq!(a.login(ui(&sleeper), false).await, Err(AuthError::Closed), "and no other one begins");
         let [opened, _, closed] = sleeper.counts();
         assert_eq!(opened, closed);
         drop(world.gate.enter().await);

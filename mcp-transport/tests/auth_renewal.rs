@@ -159,7 +159,7 @@ async fn x01_closing_waits_for_a_renewal_no_longer_than_it_may() {
     let (_, stamp) = oauth.authorize().await.unwrap();
     oauth.on_accepted(stamp);
     let end = oauth.on_refused(401, unauthorized(), stamp).await;
-    assert_eq!(end, Err(AuthError::Login(LoginEnd::Cancelled)), "nothing new is begun");
+    assert_eq!(end, Err(AuthError::Closed), "nothing new is begun");
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,7 +46,6 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-versi
 pub(super) struct Discovery {
     settings: OAuthSettings,
     server: WebUrl,
-    policy: AddressPolicy,
     /// The issuer of credentials that are kept already.
     known_issuer: Option<String>,
     stage: Stage,
@@ -106,9 +105,8 @@ impl Discovery {
         named: Option<&str>,
         known_issuer: Option<&str>,
     ) -> (Self, DiscoveryStep) {
-        let policy = AddressPolicy::of_server(server);
         let mut troubles = Vec::new();
-        let named = named.and_then(|named| match usable(server, named, policy) {
+        let named = named.and_then(|named| match usable(settings, server, named) {
             Ok(url) => Some(url),
             Err(why) => {
                 troubles.push(format!("the place that the challenge names is not used: {why}"));
@@ -117,7 +115,6 @@ impl Discovery {
         });
         let mut discovery = Self {
             settings: settings.clone(),
-            policy,
             known_issuer: known_issuer.map(str::to_owned),
             stage: Stage::Resource,
             places: resource_metadata_places(server, named.as_ref()).into(),
@@ -139,7 +136,6 @@ impl Discovery {
     ) -> (Self, DiscoveryStep) {
         let mut discovery = Self {
             settings: settings.clone(),
-            policy: AddressPolicy::of_server(server),
             known_issuer: None,
             stage: Stage::Resource,
             places: VecDeque::new(),
@@ -263,7 +259,7 @@ impl Discovery {
     /// The URL of an issuer, which is absolute: a relative one would lead to the server that is protected.
     fn issuer_url(&self, issuer: &str) -> Result<WebUrl, String> {
         WebUrl::parse(issuer).map_err(|error| error.to_string())?;
-        let url = usable(&self.server, issuer, self.policy)?;
+        let url = usable(&self.settings, &self.server, issuer)?;
         plain(&url).map(|()| url)
     }
 
@@ -388,14 +384,16 @@ fn guessed(issuer: &str) -> ServerMetadata {
 
 /// Reads a URL that the server at `server` names, and judges whether it may be used.
 ///
-/// It must be `https`, or `http` on this machine or where the server itself is reached so.
-pub(super) fn usable(server: &WebUrl, named: &str, policy: AddressPolicy) -> Result<WebUrl, String> {
+/// It must be `https`, or `http` on this machine, or `http` where the server itself is reached so and the
+/// user allows it.
+pub(super) fn usable(settings: &OAuthSettings, server: &WebUrl, named: &str) -> Result<WebUrl, String> {
     let url = server.join(named).map_err(|error| error.to_string())?;
     let is_here = AddressClass::of_host(&url.origin().host) == AddressClass::Loopback;
-    if !url.is_https() && !is_here && url.origin() != server.origin() {
+    let is_allowed = is_here || (settings.allows_unencrypted && url.origin() == server.origin());
+    if !url.is_https() && !is_allowed {
         return Err("it is not encrypted".to_owned());
     }
-    policy.check(&url).map_err(|error| error.to_string())?;
+    AddressPolicy::of_server(server).check(&url).map_err(|error| error.to_string())?;
     Ok(url)
 }
 
@@ -729,6 +727,24 @@ mod tests {
         }
         let mut broken = Net::default().with(PRM, 200, "<html>");
         assert_eq!(refused(broken.run(&OAuthSettings::default(), None)), Refusal::NoResourceMetadata);
+    }
+
+    #[test]
+    fn f174_what_is_not_encrypted_is_used_only_where_the_user_allows_it() {
+        let here = WebUrl::parse("http://127.0.0.1:3000/mcp").unwrap();
+        let plain = WebUrl::parse("http://rs.example/mcp").unwrap();
+        let allowed = OAuthSettings { allows_unencrypted: true, ..OAuthSettings::default() };
+        for (settings, server, named, expected) in [
+            (&modern(), &here, "http://127.0.0.1:3000/token", true),
+            (&modern(), &here, "http://localhost:4000/token", true),
+            (&modern(), &plain, "http://rs.example/token", false),
+            (&modern(), &plain, "https://rs.example/token", true),
+            (&allowed, &plain, "http://rs.example/token", true),
+            (&allowed, &plain, "http://rs.example:81/token", false),
+            (&allowed, &plain, "http://as.example/token", false),
+        ] {
+            assert_eq!(usable(settings, server, named).is_ok(), expected, "{server} {named}");
+        }
     }
 
     #[test]

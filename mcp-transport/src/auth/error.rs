@@ -15,6 +15,9 @@ pub enum AuthError {
     /// What the server has made of the client cannot be used. Configure a client that it knows.
     #[error("the client cannot be used: {0}")]
     Client(#[from] InvalidClient),
+    /// Nothing new is begun, as the authorization of this server was closed.
+    #[error("the authorization of this server was closed")]
+    Closed,
     /// The configuration does not fit what the server offers; the text says which key to set.
     #[error("{0}")]
     Config(String),
@@ -48,7 +51,7 @@ pub enum AuthError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A server cannot be reached or is not well. Nothing is lost; trying again may help.
-    #[error("the authorization cannot be renewed now: {what}")]
+    #[error("the authorization is not available now: {what}")]
     Unavailable {
         /// What failed.
         what: String,

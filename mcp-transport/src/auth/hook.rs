@@ -71,7 +71,7 @@ impl From<AuthError> for AuthFailure {
             AuthError::InsufficientScope { required, is_final: false } => {
                 AuthFailureKind::InsufficientScope(required.clone())
             }
-            AuthError::NeedsAuth(_) | AuthError::Login(_) => AuthFailureKind::NeedsAuth,
+            AuthError::Closed | AuthError::NeedsAuth(_) | AuthError::Login(_) => AuthFailureKind::NeedsAuth,
             AuthError::Unavailable { retry_after, .. } => AuthFailureKind::Unavailable(*retry_after),
             error if error.is_transient() => AuthFailureKind::Unavailable(None),
             _ => AuthFailureKind::Config,

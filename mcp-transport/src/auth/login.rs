@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 use mcp_proto::{Redactor, Secret};
 
-use super::address::AddressPolicy;
 use super::authorization::{Answer, AuthorizationRequest, ForeignAnswer, Pending, Wish};
 use super::challenge::BearerChallenge;
 use super::client_auth::token_request;
@@ -303,9 +302,8 @@ impl Login {
         if !settings.pkce_metadata.allows(metadata) {
             return Err(Refusal::NoPkce.into());
         }
-        let policy = AddressPolicy::of_server(server);
         let endpoint = |name: &'static str, text: &Option<String>| match text {
-            Some(text) => match absolute(text).and_then(|()| usable(server, text, policy)) {
+            Some(text) => match absolute(text).and_then(|()| usable(settings, server, text)) {
                 Ok(url) => Ok(url),
                 Err(why) => Err(Refusal::Endpoint { name, why }),
             },

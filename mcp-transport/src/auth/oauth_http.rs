@@ -2,21 +2,17 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header;
 use mcp_proto::Secret;
 
 use super::address::AddressRefused;
 use super::web_url::WebUrl;
-use crate::http::{HeaderMap, Method};
+use crate::http::{HeaderMap, Method, retry_after_without_clock};
 
 /// Largest answer that is read, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
 /// How long a request for a token or a registration may take.
 pub(super) const TOKEN_LIMIT: Duration = Duration::from_secs(30);
-
-/// Longest wait that a server can ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Makes the requests of a flow: one request, one answer, read whole.
 ///
@@ -114,11 +110,11 @@ impl OAuthResponse {
         (200..300).contains(&self.status)
     }
 
-    /// How long the server asks to wait, if it says so in seconds; at most five minutes.
+    /// How long the server asks to wait, in seconds or until a date that counts from its own; at most five
+    /// minutes.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let seconds = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-        Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
+        retry_after_without_clock(&self.headers)
     }
 
     /// Whether the same request may succeed later.
@@ -143,5 +139,28 @@ impl fmt::Debug for OAuthResponse {
             .field("status", &self.status)
             .field("body_bytes", &self.body.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue, header};
+
+    use super::*;
+
+    #[test]
+    fn a_wait_is_read_in_seconds_and_as_a_date_that_counts_from_that_of_the_answer() {
+        let (wait, date) = (header::RETRY_AFTER, header::DATE);
+        let until = "Sun, 06 Nov 1994 08:50:00 GMT";
+        let asked = |headers: &[(HeaderName, &'static str)]| {
+            let headers = headers.iter().cloned();
+            let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
+            OAuthResponse::new(503, headers, Vec::new()).retry_after().map(|wait| wait.as_secs())
+        };
+        assert_eq!(asked(&[(wait.clone(), "7")]), Some(7));
+        assert_eq!(asked(&[(wait.clone(), "100000")]), Some(300));
+        assert_eq!(asked(&[(wait.clone(), until), (date, "Sun, 06 Nov 1994 08:49:55 GMT")]), Some(5));
+        assert_eq!(asked(&[(wait.clone(), until)]), None, "nobody knows how long that is");
+        assert_eq!(asked(&[(wait, "soon")]), None);
     }
 }

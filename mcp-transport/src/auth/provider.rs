@@ -11,7 +11,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::access::{Access, Carry, Refused, TokenStamp};
 use super::challenge::{BearerChallenge, Challenges};
-use super::error::{AuthError, LoginEnd, NeedsAuth};
+use super::error::{AuthError, NeedsAuth};
 use super::gate::InteractiveGate;
 use super::login::LoginPlan;
 use super::login_run;
@@ -469,7 +469,7 @@ impl Shared {
     /// before the state is let go.
     fn reserve(self: &Arc<Self>, state: &mut State, work: Work) -> Result<(Flight, Landing), AuthError> {
         if state.is_closed || self.stop.is_cancelled() {
-            return Err(AuthError::Login(LoginEnd::Cancelled));
+            return Err(AuthError::Closed);
         }
         state.flights += 1;
         let number = state.flights;
@@ -634,5 +634,65 @@ async fn ended(mut end: End) -> Result<(), AuthError> {
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OAuth").field("server", &self.shared.server).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{MemoryStore, OAuthHttpError, OAuthRequest, OAuthResponse, SystemRandomness};
+    use crate::clock::SystemClock;
+
+    #[derive(Debug)]
+    struct NoNetwork;
+
+    #[async_trait::async_trait]
+    impl OAuthHttp for NoNetwork {
+        async fn send(&self, _request: OAuthRequest) -> Result<OAuthResponse, OAuthHttpError> {
+            Err(OAuthHttpError::Unreachable("no network".to_owned()))
+        }
+    }
+
+    fn oauth() -> OAuth {
+        let seams = OAuthSeams {
+            http: Arc::new(NoNetwork),
+            store: Arc::new(MemoryStore::new()),
+            clock: Arc::new(SystemClock),
+            randomness: Arc::new(SystemRandomness),
+            gate: InteractiveGate::default(),
+        };
+        let server = WebUrl::parse("https://rs.example/mcp").unwrap();
+        OAuth::new("a", server, OAuthSettings::default(), seams)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x01_work_that_is_about_to_begin_is_waited_for_and_none_begins_after_that() {
+        let oauth = oauth();
+        let shared = &oauth.shared;
+        let reserved = shared.reserve(&mut shared.state(), Work::Renewal);
+        let (flight, landing) = reserved.map_err(|error| error.to_string()).unwrap();
+        assert_eq!(oauth.close(Instant::now()).await, 1, "it has a place and no task yet");
+        landing.launch(async { Ok(()) });
+        assert_eq!(ended(flight.end).await, Ok(()), "its end is told");
+        assert_eq!(oauth.close(Instant::now() + Duration::from_secs(1)).await, 0);
+        let refused = shared.reserve(&mut shared.state(), Work::Renewal);
+        assert_eq!(refused.map(drop), Err(AuthError::Closed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flight_that_never_runs_gives_its_place_back_and_no_other_one() {
+        let oauth = oauth();
+        let shared = &oauth.shared;
+        let place = || {
+            let mut state = shared.state();
+            let (flight, landing) = shared.reserve(&mut state, Work::Renewal).ok().unwrap();
+            state.renewal = Some(flight);
+            landing
+        };
+        let (first, second) = (place(), place());
+        drop(first);
+        assert!(shared.state().renewal.is_some(), "the place is that of the second one by now");
+        drop(second);
+        assert!(shared.state().renewal.is_none());
     }
 }

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use mcp_proto::{Redactor, Secret};
 
-use super::address::AddressPolicy;
 use super::client_auth::token_request;
 use super::client_record::{AuthMethod, ClientRecord, ClientSource};
 use super::discovery::{Discovered, Discovery, DiscoveryStep, usable};
@@ -312,7 +311,7 @@ impl Refresh {
         let endpoint = record.metadata.as_ref().and_then(|cached| cached.document.token_endpoint.as_deref());
         let endpoint = endpoint.ok_or(Refusal::NoEndpoint("token_endpoint"))?;
         let url = WebUrl::parse(endpoint).map_err(|error| error.to_string());
-        let url = url.and_then(|_| usable(&self.server, endpoint, AddressPolicy::of_server(&self.server)));
+        let url = url.and_then(|_| usable(&self.settings, &self.server, endpoint));
         let url = url.map_err(|why| Refusal::Endpoint { name: "token_endpoint", why })?;
         let form = if self.settings.is_for_itself() {
             Form::new()

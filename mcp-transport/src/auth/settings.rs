@@ -42,6 +42,9 @@ pub struct OAuthSettings {
     pub pkce_metadata: PkceMetadata,
     /// Whether metadata without an issuer is believed. Default: no.
     pub allows_missing_issuer: bool,
+    /// Whether tokens may go unencrypted to a server that is itself reached by `http` and is not on this
+    /// machine. Default: no.
+    pub allows_unencrypted: bool,
     /// Whether metadata is believed that speaks of this resource in place of the server's own.
     pub trusted_resource: Option<String>,
     /// Whether endpoints are guessed for servers that publish nothing. Default: by version.
@@ -133,6 +136,7 @@ impl Default for OAuthSettings {
             asks_offline_access: true,
             pkce_metadata: PkceMetadata::default(),
             allows_missing_issuer: false,
+            allows_unencrypted: false,
             trusted_resource: None,
             legacy: Legacy::default(),
             version: None,

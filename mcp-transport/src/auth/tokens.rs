@@ -131,7 +131,7 @@ impl Tokens {
     /// Whether a request should carry the access token at `now`.
     ///
     /// One whose end is unknown is used until it is refused, and so is one that the clock says was
-    /// obtained in the future: a clock that has been set back must not keep a dead token alive.
+    /// obtained in the future: a clock that has been set back says nothing about its end.
     #[must_use]
     pub fn is_fresh(&self, now: UnixTime) -> bool {
         let Some(end) = self.expires_at else { return true };

@@ -38,3 +38,5 @@ pub use tls::{TlsError, TlsRoots};
 
 #[cfg(feature = "oauth")]
 pub(crate) use body::{Whole, read_whole};
+#[cfg(feature = "oauth")]
+pub(crate) use retry_after::retry_after_without_clock;

@@ -12,10 +12,20 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// A date counts from the one that the answer itself bears, so that clocks need not agree; only without
 /// that from `clock`.
 pub(super) fn retry_after(headers: &HeaderMap, clock: &dyn WallClock) -> Option<Duration> {
+    wait(headers, || Some(clock.now()))
+}
+
+/// The same without a clock: a date counts for nothing if the answer does not bear its own.
+#[cfg(feature = "oauth")]
+pub(crate) fn retry_after_without_clock(headers: &HeaderMap) -> Option<Duration> {
+    wait(headers, || None)
+}
+
+fn wait(headers: &HeaderMap, now: impl FnOnce() -> Option<SystemTime>) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match date(headers, &header::RETRY_AFTER) {
         Some(until) => {
-            let now = date(headers, &header::DATE).unwrap_or_else(|| clock.now());
+            let now = date(headers, &header::DATE).or_else(now)?;
             // Over already: there is nothing to wait for.
             until.duration_since(now).unwrap_or_default()
         }
