@@ -28,6 +28,15 @@ enum Repeat {
     Safe,
 }
 
+/// What the soft limit of a call holds for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Clock {
+    /// An attempt with its wait for the server: a task may be at work for longer than any of them.
+    EachAttempt,
+    /// Everything, from the beginning of the call.
+    Whole,
+}
+
 /// Makes one call on the guarded path.
 pub(crate) async fn call<R: Request>(
     server: &Server,
@@ -75,7 +84,8 @@ pub(crate) async fn start_task(
     options: CallOptions,
 ) -> Result<StartedTask, CallError> {
     let path = Path::begin(server, Method::TOOLS_CALL, Some(&request.name), options)?;
-    path.walk(|live, options| live.start_task(request.clone(), options)).await
+    let span = path.span();
+    path.walk(|live, options| live.start_task(request.clone(), options)).instrument(span).await
 }
 
 /// Follows a task on the connection that a call would take now, and on the next one if that goes. No
@@ -85,12 +95,14 @@ pub(crate) async fn task_result(
     task_id: &str,
     options: CallOptions,
 ) -> Result<CallToolResult, CallError> {
-    let path = Path::begin(server, Method::TASKS_GET, None, options)?;
+    let path = Path::begin(server, Method::TASKS_GET, None, options)?.with_clock(Clock::EachAttempt);
+    let span = path.span();
     path.walk(|live, options| {
         let task = live.session().task(task_id);
         drop(live);
         async move { task.result(options).await }
     })
+    .instrument(span)
     .await
 }
 
@@ -103,6 +115,7 @@ struct Path<'a> {
     method: Method,
     options: CallOptions,
     started: Instant,
+    clock: Clock,
     /// How long it may go without progress.
     soft: Duration,
     /// The request must have left by then.
@@ -140,7 +153,7 @@ impl Unfinished<'_> {
     fn end(&mut self, error: CallError) -> CallError {
         self.has_ended = true;
         tracing::debug!(%error, outcome = ?error.outcome(), "call failed");
-        self.server.count(CallEnd::of(&error));
+        count(self.server, &error);
         error
     }
 }
@@ -163,7 +176,7 @@ impl<'a> Path<'a> {
         options: CallOptions,
     ) -> Result<Self, CallError> {
         let admitted = Self::admit(server, method, name, options);
-        admitted.inspect_err(|error| server.count(CallEnd::of(error)))
+        admitted.inspect_err(|error| count(server, error))
     }
 
     fn admit(
@@ -206,6 +219,7 @@ impl<'a> Path<'a> {
             method,
             options,
             started,
+            clock: Clock::Whole,
             soft,
             by,
             repeat,
@@ -216,6 +230,21 @@ impl<'a> Path<'a> {
             _use: server.begin_use(),
             _probe: probe,
         })
+    }
+
+    fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self.begin_attempt();
+        self
+    }
+
+    /// From here on the soft limit holds anew, if it holds for each attempt.
+    fn begin_attempt(&mut self) {
+        if self.clock == Clock::EachAttempt {
+            self.started = Instant::now();
+            let by = later(self.started, self.soft);
+            self.by = self.options.deadline.map_or(by, |hard| by.min(hard));
+        }
     }
 
     /// What everything that is logged on the way stands in.
@@ -271,6 +300,7 @@ impl<'a> Path<'a> {
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
                     self.server.count_repeat();
                     self.wait(pause).await;
+                    self.begin_attempt();
                     self.strikes = self.server.account().breaker.total();
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
@@ -452,6 +482,7 @@ impl<'a> Path<'a> {
                 self.server.orders.give(|wishes| wishes.unauthorized = Some(generation));
             }
             Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(self.strikes),
+            Error::Http(rejection) if is_answer(rejection) => self.server.change_account(Account::on_answer),
             _ => {}
         }
     }
@@ -488,6 +519,15 @@ impl<'a> Path<'a> {
     }
 }
 
+/// Counts a call that has ended without a result; not here if it goes on to the server that has taken the
+/// place of this one, which counts it.
+fn count(server: &Server, error: &CallError) {
+    let goes_on = matches!(error, CallError::Replaced { outcome: CallOutcome::NotSent, .. });
+    if !goes_on || server.successor().is_none() {
+        server.count(CallEnd::of(error));
+    }
+}
+
 /// Whether the server asks for fewer requests. That says nothing against its health.
 fn is_rate_limit(rejection: &Rejection) -> bool {
     rejection.status == 429
@@ -496,6 +536,12 @@ fn is_rate_limit(rejection: &Rejection) -> bool {
 /// Whether the server, or what stands before it, could not serve the request now.
 fn is_failure(rejection: &Rejection) -> bool {
     matches!(rejection.status, 500 | 502..=504)
+}
+
+/// Whether the server is well and merely does not take this request. Who wants other credentials has not
+/// looked at it.
+fn is_answer(rejection: &Rejection) -> bool {
+    matches!(rejection.status, 400..=499) && !matches!(rejection.status, 401 | 403)
 }
 
 /// Refuses the call if waiting does not help in this state.

@@ -7,11 +7,12 @@ use mcp_proto::{
     Era, ListPrompts, ListResourceTemplates, ListResources, ListTools, Paginated, SubscriptionFilter, code,
 };
 use mcp_session::{
-    CallError, CallOptions, ListKind, Listed, Session, SessionEvent, SubscribeOptions, SubscriptionEvent,
+    CallError, CallOptions, GateError, ListKind, Listed, Session, SessionEvent, SubscribeOptions,
+    SubscriptionEvent,
 };
 use mcp_transport::Dispatch;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::event::ServerEvent;
 use crate::lists::{Lists, Part, keep_whole, or_nothing};
@@ -128,6 +129,13 @@ impl Follower<'_> {
         self.server.orders.give(|wishes| wishes.degraded = Some(degraded));
     }
 
+    /// A server that wants other credentials wants them for everything, as when it says so to a call.
+    fn tell_unauthorized(&self, error: &CallError) {
+        if error.wants_authorization() {
+            self.server.orders.give(|wishes| wishes.unauthorized = Some(self.generation));
+        }
+    }
+
     /// One subscription from its opening to its end.
     async fn listen_once(&self) -> Again {
         let _own = self.server.own_subscription(self.generation);
@@ -143,6 +151,8 @@ impl Follower<'_> {
                         tracing::debug!(%server, generation, %end, "no longer told of changed lists; asking again");
                     }
                 }
+                // Until it is open again nothing is told.
+                self.tell_degraded(true);
                 Again::Later
             }
             Err(CallError::Unsupported { .. }) => Again::Never,
@@ -154,6 +164,7 @@ impl Follower<'_> {
             Err(error) => {
                 tracing::debug!(%server, generation, %error, "no subscription to changed lists; asking again");
                 self.tell_degraded(true);
+                self.tell_unauthorized(&error);
                 Again::Later
             }
         }
@@ -221,12 +232,14 @@ impl Follower<'_> {
         if matches!(*error, CallError::Timeout { dispatch: Dispatch::MayHaveLeft, .. }) {
             self.server.orders.give(|wishes| wishes.suspect = Some(generation));
         }
+        self.tell_unauthorized(&error);
         let server = Arc::clone(server);
         self.server.runtime.emit(ServerEvent::ListUpdateFailed { server, generation, kind, error });
     }
 
     async fn fetch(&self, kind: ListKind) -> Result<Part, CallError> {
-        let by = later(Instant::now(), self.server.options.connect_limit);
+        let began = Instant::now();
+        let by = later(began, self.server.options.connect_limit);
         match kind {
             ListKind::Prompts => Ok(Part::Prompts(self.list::<ListPrompts>(by).await?)),
             ListKind::Resources => {
@@ -234,7 +247,11 @@ impl Follower<'_> {
                 Ok(Part::Resources(resources, self.list::<ListResourceTemplates>(by).await?))
             }
             _ => {
-                let turn = self.server.tool_refresh.turn().await;
+                // A call that nobody polls may have the turn.
+                let turn = timeout_at(by, self.server.tool_refresh.turn())
+                    .await
+                    .map_err(|_| GateError::Timeout.into_call_error(began.elapsed()))?;
+                let by = later(Instant::now(), self.server.options.connect_limit);
                 let tools = self.list::<ListTools>(by).await?;
                 turn.done();
                 Ok(Part::Tools(tools, self.session.rejected_tools()))

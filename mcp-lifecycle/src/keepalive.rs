@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::stop_plan::later;
+
 /// How a connection is found out that stands but does not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -11,7 +13,7 @@ pub struct KeepaliveOptions {
     /// How long an answer may take. Default 10 s.
     pub reply_limit: Duration,
     /// Probes in a row without an answer, and without any other sign of life, that end the
-    /// connection. Default 2.
+    /// connection. Each counts for [`reply_limit`](Self::reply_limit), also if it fails at once. Default 2.
     pub misses: u32,
 }
 
@@ -53,6 +55,8 @@ impl KeepaliveOptions {
 pub(crate) struct Keepalive {
     options: KeepaliveOptions,
     due: Option<Instant>,
+    /// When the time of the last probe is over.
+    asked_until: Option<Instant>,
     misses: u32,
     /// When the last probe was answered.
     answered: Option<Instant>,
@@ -76,7 +80,7 @@ pub(crate) enum Verdict {
 
 impl Keepalive {
     pub(crate) fn new(options: KeepaliveOptions, now: Instant) -> Self {
-        let mut keepalive = Self { options, due: None, misses: 0, answered: None };
+        let mut keepalive = Self { options, due: None, asked_until: None, misses: 0, answered: None };
         keepalive.rearm(now);
         keepalive
     }
@@ -93,24 +97,24 @@ impl Keepalive {
             self.rearm(now);
             return Due::Skip;
         }
-        Due::Probe { by: now + self.options.reply_limit }
+        self.ask(now)
     }
 
     /// A call has timed out. A server that has answered a probe just now is not asked again, so that
-    /// a thousand calls that time out are not followed by as many probes.
+    /// a thousand calls that time out are not followed by as many probes; one that has missed a probe is
+    /// asked again soon anyway.
     pub(crate) fn on_suspicion(&mut self, now: Instant) -> Due {
-        if self.answered.is_some_and(|answered| now - answered < self.options.reply_limit) {
+        let has_answered = self.answered.is_some_and(|answered| now - answered < self.options.reply_limit);
+        if has_answered || self.misses > 0 {
             return Due::Skip;
         }
-        self.due = None;
-        Due::Probe { by: now + self.options.reply_limit }
+        self.ask(now)
     }
 
     /// The machine has slept: what was answered before says nothing any more.
     pub(crate) fn on_resumed(&mut self, now: Instant) -> Due {
-        self.due = None;
         self.misses = 0;
-        Due::Probe { by: now + self.options.reply_limit }
+        self.ask(now)
     }
 
     /// The probe was answered.
@@ -127,13 +131,22 @@ impl Keepalive {
             return Verdict::Alive;
         }
         self.misses += 1;
-        // The next one follows at once: silence is either confirmed or refuted soon.
-        self.due = Some(now);
+        // Silence is either confirmed or refuted soon: the next one follows as soon as the time of this one
+        // is over. An error that came at once does not make that earlier, or two of them in one moment, of
+        // a balancer that restarts, would be two misses.
+        self.due = Some(self.asked_until.map_or(now, |until| until.max(now)));
         if self.misses >= self.options.misses {
             Verdict::Dead { misses: self.misses }
         } else {
             Verdict::Alive
         }
+    }
+
+    fn ask(&mut self, now: Instant) -> Due {
+        self.due = None;
+        let by = later(now, self.options.reply_limit);
+        self.asked_until = Some(by);
+        Due::Probe { by }
     }
 
     fn rearm(&mut self, now: Instant) {
@@ -176,6 +189,7 @@ mod tests {
     fn f035_two_misses_in_a_row_without_any_sign_of_life_end_the_connection() {
         let (mut keepalive, now) = started();
         keepalive.on_suspicion(now);
+        let now = now + 10 * SECOND;
         assert_eq!(keepalive.on_miss(false, now), Verdict::Alive);
         assert_eq!(keepalive.next_deadline(), Some(now));
         assert_eq!(keepalive.on_due(now, 7), Due::Probe { by: now + 10 * SECOND }, "also when busy");
@@ -186,6 +200,19 @@ mod tests {
             assert_eq!(keepalive.on_miss(false, now), Verdict::Alive);
             assert_eq!(keepalive.on_miss(true, now), Verdict::Alive, "bytes arrived");
         }
+    }
+
+    #[test]
+    fn f035_a_miss_that_comes_at_once_is_confirmed_only_when_the_time_of_its_probe_is_over() {
+        let (mut keepalive, now) = started();
+        let by = now + 10 * SECOND;
+        assert_eq!(keepalive.on_suspicion(now), Due::Probe { by });
+        assert_eq!(keepalive.on_miss(false, now), Verdict::Alive);
+        assert_eq!(keepalive.next_deadline(), Some(by));
+        assert_eq!(keepalive.on_suspicion(now + SECOND), Due::Skip, "another call has timed out meanwhile");
+        assert_eq!(keepalive.next_deadline(), Some(by));
+        assert_eq!(keepalive.on_due(by, 7), Due::Probe { by: by + 10 * SECOND });
+        assert_eq!(keepalive.on_miss(false, by), Verdict::Dead { misses: 2 });
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub struct ServerStatus {
     /// The newest connection that was begun; 0 before the first.
     #[serde(rename = "last_generation")]
     pub generation: u64,
-    /// Ready, but what the server would tell unasked does not arrive: the stream for that was given up or
-    /// refused. Calls work as ever; lists may be out of date. Ends when the stream is back.
+    /// Ready, but what the server would tell unasked does not arrive: the stream for that has ended, was
+    /// given up or refused. Calls work as ever; lists may be out of date. Ends when the stream is back.
     pub degraded: bool,
     /// Calls that hold a slot.
     pub in_flight: usize,

@@ -321,6 +321,7 @@ async fn u125_u126_the_modern_subscription_is_opened_again_after_each_end_and_wh
         answer(&peer, "tools/list", tools(&[&missed])).await;
         assert!(matches!(next_update(&mut bench).await, ServerEvent::ListUpdated { .. }));
         assert_eq!(names(&server), [missed]);
+        assert!(!server.status().degraded);
         tell_on(&peer, &listen, "tools/list_changed").await;
         let told = format!("told {round}");
         answer(&peer, "tools/list", tools(&[&told])).await;
@@ -345,7 +346,8 @@ async fn u125_u126_the_modern_subscription_is_opened_again_after_each_end_and_wh
                 continue;
             }
         }
-        sleep(Duration::ZERO).await;
+        // Nothing is told until it is open again.
+        until(&server, |status| status.degraded.then_some(())).await;
         assert!(server.status().state.is_ready(), "the connection stays");
         let waited = timeout(seconds(3), async {
             while count(&peer, "subscriptions/listen") <= round + 1 {

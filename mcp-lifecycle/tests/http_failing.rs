@@ -258,6 +258,83 @@ fn a_wish_for_input_that_nobody_serves_proves_that_the_server_is_well() {
 }
 
 #[test]
+fn whatever_a_server_says_of_a_request_that_it_does_not_take_proves_that_it_is_well() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let breaker = BreakerOptions::default().with_open_after(1).with_open_for(Duration::ZERO);
+        let (supervisor, server) = start(&host.url(), options().with_breaker(breaker));
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        for (head, breaker) in [
+            ("404 Not Found", BreakerState::Closed),
+            ("429 Too Many Requests", BreakerState::Closed),
+            ("403 Forbidden", BreakerState::HalfOpen),
+        ] {
+            refuse_all(&mut connection, "503 Busy", call(&server)).await.0.unwrap_err();
+            assert_eq!(server.status().breaker, BreakerState::Open);
+            test.expect_log(tracing::Level::WARN, "the server keeps failing");
+            refuse_all(&mut connection, head, call(&server)).await.0.unwrap_err();
+            assert_eq!(server.status().breaker, breaker, "{head}");
+        }
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn f035_a_probe_that_fails_at_once_is_one_miss_for_the_whole_time_of_a_probe() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let reply_limit = Duration::from_millis(500);
+        let keepalive = KeepaliveOptions::default()
+            .with_interval(Some(Duration::from_millis(50)))
+            .with_reply_limit(reply_limit);
+        let (supervisor, server) = start(&host.url(), options().with_keepalive(keepalive));
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        let misses = async {
+            let mut misses = Vec::new();
+            while misses.len() < 2 {
+                connection.request().await;
+                misses.push(Instant::now());
+                connection.empty("503 Busy").await;
+            }
+            misses
+        };
+        let misses = misses.await;
+        let apart = misses[1] - misses[0];
+        // The clock of the probe begins before the server has it.
+        assert!(apart >= reply_limit - Duration::from_millis(100), "{apart:?}");
+        server.watch().wait_for(|status| !status.state.is_ready()).await.unwrap();
+        let failure = server.status().last_error;
+        assert!(matches!(failure.as_deref(), Some(Failure::Unresponsive { misses: 2 })), "{failure:?}");
+        test.expect_log(tracing::Level::WARN, "connection lost");
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn f060_credentials_that_are_refused_where_changes_are_told_are_asked_for() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = host.accept().await;
+        let capabilities = json!({"tools": {"listChanged": true}});
+        for result in [
+            json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities}),
+            json!({"resultType": "complete", "tools": []}),
+        ] {
+            answer(&mut connection, &result).await;
+        }
+        assert_eq!(connection.request().await.json()["method"], "subscriptions/listen");
+        connection.empty("401 Unauthorized").await;
+        server.watch().wait_for(|status| status.state == State::NeedsAuth).await.unwrap();
+        assert_eq!(server.status().losses, 0);
+        test.expect_log(tracing::Level::WARN, "the server wants credentials");
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
 fn f066_repeats_end_with_the_budget() {
     isolated(async |_| {
         let host = NetServer::bind().await;

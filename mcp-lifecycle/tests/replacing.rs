@@ -14,13 +14,15 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use mcp_lifecycle::{
-    AddError, BreakerState, CallError, ServerHandle, ServerOptions, ServerSpec, Startup, State,
+    AddError, BreakerState, CallError, ServerEvent, ServerHandle, ServerOptions, ServerSpec, ServerStatus,
+    Startup, State,
 };
 use mcp_proto::SubscriptionFilter;
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions};
 use mcp_transport::Ending;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour, serve_all};
 use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, tool, until};
+use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -71,6 +73,42 @@ async fn f149_a_replaced_server_finishes_its_calls_and_everybody_else_gets_the_n
     drop(peers);
     let report = bench.end().await;
     assert_eq!(report.servers.len(), 1, "the old one has ended long ago");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_goes_on_to_the_new_server_is_counted_there_and_only_there() {
+    let bench = Bench::new();
+    let mut peers = JoinSet::new();
+    let events = bench.supervisor.events();
+    let never = MemoryConnector::new();
+    let before = bench.add_by_hand("one", &never, plain());
+    let _peer = never.next_peer().await;
+    // A task of its own, which is woken as soon as the old one begins to stop.
+    let caller = before.clone();
+    let waiting = tokio::spawn(async move { caller.call(echo(), CallOptions::default()).await });
+    while before.status().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    let connector = served(&ServerScript::legacy(), &mut peers);
+    let after = bench.supervisor.replace(spec(&connector)).unwrap();
+    waiting.await.unwrap().unwrap();
+    let calls = after.status().calls;
+    assert_eq!((calls.succeeded, calls.ended()), (1, 1));
+    // The last that the old one has told.
+    let old = ended(events);
+    assert_eq!(old.calls.ended(), 0, "{old:?}");
+    drop(peers);
+    bench.end().await;
+}
+
+/// The status in which a server has stopped.
+fn ended(mut events: Receiver<ServerEvent>) -> Arc<ServerStatus> {
+    std::iter::from_fn(|| events.try_recv().ok())
+        .find_map(|event| match event {
+            ServerEvent::StateChanged { status } if status.state == State::Stopped => Some(status),
+            _ => None,
+        })
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]

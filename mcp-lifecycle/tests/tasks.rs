@@ -12,12 +12,13 @@ mod support;
 
 use std::num::NonZeroUsize;
 
-use mcp_lifecycle::ServerOptions;
+use mcp_lifecycle::{ServerOptions, State};
 use mcp_session::{CallOptions, EraPolicy, SessionOptions, StartedTask};
 use mcp_transport::testing::{MemoryConnector, ScriptedPeer};
 use mcp_transport::{CloseReason, Exit};
 use serde_json::{Value, json};
-use support::{Bench, answer_tools, echo, plain, ready, until};
+use support::{Bench, answer_tools, echo, plain, ready, seconds, until};
+use tokio::time::Instant;
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
@@ -87,6 +88,55 @@ async fn k2_186_a_task_is_followed_across_connections_and_holds_no_place() {
         "{sent:?}"
     );
     bench.end().await;
+}
+
+/// The limits of a call hold for each question, not for how long a task is at work.
+#[tokio::test(start_paused = true)]
+async fn k2_186_a_task_that_was_long_at_work_is_still_followed_on_the_next_connection() {
+    // In the first round the next connection has to be waited for, in the second it stands already.
+    for waits in [true, false] {
+        let bench = Bench::new();
+        let connector = MemoryConnector::new();
+        let server = bench.add_by_hand("one", &connector, with_tasks());
+        let peer = connector.next_peer().await;
+        accept(&peer).await;
+        ready(&server).await;
+        let began = Instant::now();
+        let mut following = Box::pin(server.task_result("x", CallOptions::default()));
+        let at_work = async {
+            while began.elapsed() < seconds(100) {
+                let poll = peer.expect("tasks/get").await;
+                peer.respond(poll.id(), working()).await;
+            }
+            peer.expect("tasks/get").await;
+        };
+        tokio::select! {
+            result = &mut following => panic!("{result:?}"),
+            () = at_work => {}
+        }
+        peer.close(CloseReason::Exited(Exit::Code(0)));
+        let next = async {
+            let peer = connector.next_peer().await;
+            accept(&peer).await;
+            peer
+        };
+        let end = async |peer: ScriptedPeer| {
+            let poll = peer.expect("tasks/get").await;
+            peer.respond(poll.id(), done()).await;
+            Ok(())
+        };
+        let followed = async {
+            if waits {
+                tokio::try_join!(following, async { end(next.await).await })
+            } else {
+                let peer = next.await;
+                until(&server, |status| (status.state == State::Ready { generation: 2 }).then_some(())).await;
+                tokio::try_join!(following, end(peer))
+            }
+        };
+        followed.await.unwrap();
+        bench.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
