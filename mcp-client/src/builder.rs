@@ -318,6 +318,14 @@ impl Entry {
         }
     }
 
+    /// What a file has said of the server, if it comes from one.
+    pub(crate) fn in_file(&self) -> Option<&ServerConfig> {
+        match self {
+            Self::Configured { server, origin: Origin::File } => Some(server),
+            _ => None,
+        }
+    }
+
     pub(crate) fn filter(&self) -> ToolFilter {
         match self {
             Self::Connector { .. } => ToolFilter::default(),

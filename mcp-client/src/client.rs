@@ -107,11 +107,7 @@ impl Client {
         if self.supervisor.server(&name).is_some() {
             return Err(AddError::Duplicate { name });
         }
-        files.note(&entry);
-        self.put(entry).inspect_err(|_| {
-            files.forget(&name);
-            self.shared.lock().offer.forget_filter(&name);
-        })
+        self.put(&mut files, entry)
     }
 
     /// Adds a server in the place of the one that has its name, if there is one. No call is lost by that:
@@ -121,9 +117,7 @@ impl Client {
     ///
     /// A limit makes no sense, or the client is shutting down; everything stays as it was.
     pub fn replace(&self, server: ServerConfig) -> Result<ServerHandle, AddError> {
-        let mut files = self.files();
-        files.forget(&server.name);
-        self.put(Entry::program(server, Origin::Code))
+        self.put(&mut self.files(), Entry::program(server, Origin::Code))
     }
 
     /// Brings the servers that files have named in line with a file that was read again, and touches no
@@ -135,34 +129,29 @@ impl Client {
         let mut files = self.files();
         let mut reload = Reload::default();
         for name in files.missing_in(&config) {
-            files.forget(&name);
             // It goes on by itself.
-            drop(self.supervisor.remove(&name));
+            drop(self.take_out(&mut files, &name));
             reload.removed.push(name);
         }
         for server in config.servers {
             let name = server.name.clone();
-            let change = files.change_to(&server);
-            let entry = Entry::program(server, Origin::File);
-            match change {
+            match files.change_to(&server) {
                 Change::Nothing => {
                     reload.unchanged.push(name);
                     continue;
                 }
                 Change::InPlace { enabled } => {
-                    self.shared.lock().offer.set_filter(name.clone(), entry.filter());
+                    self.shared.lock().offer.set_filter(name.clone(), server.settings.tools.clone());
                     let handle = self.supervisor.server(&name);
                     match (handle, enabled) {
                         (Some(handle), Some(true)) => handle.enable(),
                         (Some(handle), Some(false)) => handle.disable(),
                         _ => {}
                     }
-                    files.note(&entry);
+                    files.note(server);
                 }
                 Change::Replace => {
-                    files.note(&entry);
-                    if let Err(error) = self.put(entry) {
-                        files.forget(&name);
+                    if let Err(error) = self.put(&mut files, Entry::program(server, Origin::File)) {
                         reload.failed.push(error);
                         continue;
                     }
@@ -173,14 +162,28 @@ impl Client {
         reload
     }
 
-    /// Puts a server in its place, whoever has its name.
-    fn put(&self, entry: Entry) -> Result<ServerHandle, AddError> {
-        let (name, filter) = (entry.name().to_owned(), entry.filter());
+    /// Puts a server in its place, whoever has its name. After an error everything is as it was.
+    fn put(&self, files: &mut Files, entry: Entry) -> Result<ServerHandle, AddError> {
+        let (name, filter, in_file) = (entry.name().to_owned(), entry.filter(), entry.in_file().cloned());
         self.shared.learn(entry.secrets());
         let spec = self.launch.spec(entry, &self.processes, &self.shared.redactor());
-        let before = self.shared.lock().offer.filter(&name);
+        let before = self.shared.lock().offer.known_filter(&name);
         self.shared.lock().offer.set_filter(name.clone(), filter);
-        self.supervisor.replace(spec).inspect_err(|_| self.shared.lock().offer.set_filter(name, before))
+        let placed = self.supervisor.replace(spec);
+        match (&placed, in_file) {
+            (Err(_), _) => self.shared.lock().offer.restore_filter(name, before),
+            (Ok(_), Some(server)) => files.note(server),
+            (Ok(_), None) => files.forget(&name),
+        }
+        placed
+    }
+
+    /// Takes a server out, if there is one of this name. Its filter stands for as long as anybody can see it.
+    fn take_out(&self, files: &mut Files, name: &str) -> Option<Removal> {
+        let removal = self.supervisor.remove(name);
+        files.forget(name);
+        self.shared.lock().offer.forget_filter(name);
+        removal
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -192,8 +195,7 @@ impl Client {
     /// It is stopped whether or not the future is awaited; its name is free when that completes.
     #[must_use = "the name is free only when it completes"]
     pub fn remove(&self, name: &str) -> Option<Removal> {
-        self.files().forget(name);
-        self.supervisor.remove(name)
+        self.take_out(&mut self.files(), name)
     }
 
     /// The server called `name`.

@@ -37,6 +37,18 @@ impl Offer {
         self.filters.remove(server);
     }
 
+    /// As it was before.
+    pub(crate) fn restore_filter(&mut self, server: String, before: Option<ToolFilter>) {
+        match before {
+            Some(filter) => self.set_filter(server, filter),
+            None => self.forget_filter(&server),
+        }
+    }
+
+    pub(crate) fn known_filter(&self, server: &str) -> Option<ToolFilter> {
+        self.filters.get(server).cloned()
+    }
+
     pub(crate) fn filter(&self, server: &str) -> ToolFilter {
         self.filters.get(server).cloned().unwrap_or_default()
     }

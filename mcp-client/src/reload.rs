@@ -2,7 +2,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcp_lifecycle::AddError;
 
-use crate::builder::{Entry, Origin};
 use crate::config::{ConfigFile, ServerConfig};
 
 /// What [`Client::reload`](crate::Client::reload) has done, by the names of the servers.
@@ -38,11 +37,9 @@ pub(crate) enum Change {
 }
 
 impl Files {
-    /// The server is as the entry says, from now on.
-    pub(crate) fn note(&mut self, entry: &Entry) {
-        if let Entry::Configured { server, origin: Origin::File } = entry {
-            self.servers.insert(server.name.clone(), ServerConfig::clone(server));
-        }
+    /// The server is as this entry says, from now on.
+    pub(crate) fn note(&mut self, server: ServerConfig) {
+        self.servers.insert(server.name.clone(), server);
     }
 
     /// The server is no longer one that a file has named.
@@ -82,7 +79,7 @@ mod tests {
     fn files(text: &str) -> Files {
         let mut files = Files::default();
         for server in file(text).servers {
-            files.note(&Entry::program(server, Origin::File));
+            files.note(server);
         }
         files
     }

@@ -9,6 +9,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_client::{Client, ConfigFile};
@@ -104,6 +105,40 @@ fn f149_a_reload_touches_only_what_has_changed() {
         let again = client.reload(next());
         assert_eq!((again.changed.len(), again.unchanged.len()), (0, 3), "nothing has changed since");
         assert_eq!((processes(&kept.0), processes(&changed.0), processes(&added.0)), (1, 2, 1));
+        assert!(client.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn f149_a_server_that_cannot_be_put_in_place_leaves_the_old_one_and_what_is_known_of_it() {
+    isolated(async |_| {
+        let (fixture, _folder) = fixture();
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let breaks = Arc::clone(&is_broken);
+        let builder = Client::builder().config(file(json!({"s": entry(&fixture, json!({}))}))).tune(
+            move |_, options| {
+                let limit = if breaks.load(Ordering::Relaxed) { Duration::ZERO } else { LONG };
+                options.with_connect_limit(limit)
+            },
+        );
+        let client = builder.start(&Handle::current()).unwrap();
+        let server = client.server("s").unwrap();
+        assert!(server.settled(Instant::now() + LONG).await.state.is_ready());
+
+        is_broken.store(true, Ordering::Relaxed);
+        let other =
+            || file(json!({"s": entry(&fixture, json!({"timeout": "7s", "excludeTools": ["echo"]}))}));
+        let reload = client.reload(other());
+        assert_eq!((reload.failed.len(), reload.changed.len()), (1, 0));
+        client.replace(other().servers.remove(0)).unwrap_err();
+        assert_eq!(call(&client, "s", "echo").await, json!({"result": "x"}), "it is as it was");
+
+        is_broken.store(false, Ordering::Relaxed);
+        let reload = client.reload(file(json!({"s": entry(&fixture, json!({}))})));
+        assert_eq!(reload.unchanged, ["s"]);
+        assert_eq!(client.reload(file(json!({}))).removed, ["s"], "it is still one that a file has named");
+        until(LONG, "it is gone", || marked(fixture.mark().1).is_empty()).await;
+        assert_eq!(processes(&fixture), 1);
         assert!(client.shutdown().await.is_clean());
     });
 }

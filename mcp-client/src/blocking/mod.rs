@@ -17,6 +17,9 @@ pub use wait::{Interrupt, Wait};
 
 use runtime::rest;
 
+/// What is longer than this is for ever: 30 years, more than any clock of the runtime can overflow with.
+const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 /// How much longer than a call itself a thread waits for its answer: the runtime may be busy.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -24,8 +27,9 @@ const SLACK: Duration = Duration::from_secs(1);
 ///
 /// Never use it inside an async runtime: its methods block the thread. Any number of threads may use it.
 ///
-/// End it with [`end`](Self::end). Dropping it kills its servers at once, unless a shutdown has begun: that
-/// goes on to its own end, whoever has stopped waiting for it.
+/// End it with [`end`](Self::end). Dropping it kills its servers at once, unless [`shutdown`](Self::shutdown)
+/// has begun: that goes on to its own end, whoever has stopped waiting for it. One of the
+/// [`inner`](Self::inner) client does not.
 #[derive(Debug)]
 #[must_use = "dropping the client kills its servers"]
 pub struct Client {
@@ -70,8 +74,11 @@ impl Client {
     /// [`GaveUp`]: the runtime does not answer.
     pub fn settled(&self, server: &str, limit: Duration) -> Result<Option<ServerStatus>, GaveUp> {
         let Some(handle) = self.client.server(server) else { return Ok(None) };
-        let settled = async move { handle.settled(tokio::time::Instant::now() + limit).await };
-        self.runtime.run(limit + SLACK, settled).map(Some)
+        let settled = async move {
+            let by = Instant::now();
+            handle.settled(by.checked_add(limit.min(LONGEST)).unwrap_or(by)).await
+        };
+        self.runtime.run(limit.saturating_add(SLACK), settled).map(Some)
     }
 
     /// Shuts down and waits for the report, at most `limit`.
@@ -119,7 +126,8 @@ macro_rules! operations {
             ///
             /// # Errors
             ///
-            /// [`GaveUp`]: no answer came while the thread waited. The call is cancelled, and its server told.
+            /// [`GaveUp`]: no answer came while the thread waited. The call is cancelled, and its server told;
+            /// or the runtime has ended, and everything with it.
             pub fn $name(
                 &self,
                 arguments: impl Into<String>,

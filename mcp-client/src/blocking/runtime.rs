@@ -1,4 +1,4 @@
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::wait::{Wait, Woken};
+use super::wait::{Interrupt, Wait, Woken};
 
 /// How long the end of the runtime waits for its last tasks.
 const LAST_TASKS: Duration = Duration::from_secs(1);
@@ -64,6 +64,9 @@ pub enum GaveUp {
     /// The wait was interrupted, and the work was cancelled.
     #[error("interrupted; what was waited for was cancelled")]
     Interrupted,
+    /// The work has panicked.
+    #[error("a task of the background runtime has panicked")]
+    Panicked,
     /// The runtime has ended, and the work with it.
     #[error("the background runtime has ended")]
     RuntimeGone,
@@ -119,21 +122,20 @@ impl BackgroundRuntime {
     /// # Errors
     ///
     /// [`GaveUp::StillRunning`]: the work is not finished. It is not cancelled by that.
+    /// [`GaveUp::RuntimeGone`] or [`GaveUp::Panicked`]: it never will be.
     pub fn run<T, W>(&self, limit: Duration, work: W) -> Result<T, GaveUp>
     where
         T: Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
-        let (done, finished) = sync_channel(1);
+        let (tell, woken) = sync_channel(1);
+        let teller = Teller(tell);
         let work = async move {
-            // Nobody listens any more if the thread gave up.
-            let _ = done.try_send(work.await);
+            let teller = teller;
+            teller.done(work.await);
         };
         self.tasks.spawn_on(work, &self.handle);
-        finished.recv_timeout(limit).map_err(|error| match error {
-            RecvTimeoutError::Timeout => GaveUp::StillRunning(limit),
-            RecvTimeoutError::Disconnected => GaveUp::RuntimeGone,
-        })
+        outcome(woken.recv_timeout(limit), GaveUp::StillRunning(limit))
     }
 
     /// Runs `work` on the runtime and waits for it as `wait` says; when the thread gives up, the work is
@@ -144,25 +146,30 @@ impl BackgroundRuntime {
     ///
     /// # Errors
     ///
-    /// [`GaveUp::Cancelled`] or [`GaveUp::Interrupted`].
+    /// [`GaveUp::Cancelled`] or [`GaveUp::Interrupted`]; if the interrupt has happened before, the work is not
+    /// begun. [`GaveUp::RuntimeGone`] or [`GaveUp::Panicked`]: there is no work any more.
     pub fn run_or_cancel<T, W>(&self, wait: impl Into<Wait>, work: W) -> Result<T, GaveUp>
     where
         T: Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
         let Wait { limit, interrupt } = wait.into();
+        if interrupt.as_ref().is_some_and(Interrupt::is_interrupted) {
+            return Err(GaveUp::Interrupted);
+        }
         let given_up = CancellationToken::new();
         // Whatever ends the wait, also a panic of this thread, ends the work.
         let _give_up = given_up.clone().drop_guard();
-        let (tell, woken) = sync_channel(2);
-        let done = tell.clone();
+        let (tell, woken) = sync_channel(1);
+        let teller = Teller(tell.clone());
         let work = async move {
+            let teller = teller;
             let output = tokio::select! {
                 biased;
                 () = given_up.cancelled() => return,
                 output = work => output,
             };
-            let _ = done.try_send(Woken::Done(output));
+            teller.done(output);
         };
         let _waiting = interrupt.as_ref().map(|interrupt| {
             interrupt.on_interrupt(move || {
@@ -170,12 +177,7 @@ impl BackgroundRuntime {
             })
         });
         self.tasks.spawn_on(work, &self.handle);
-        match woken.recv_timeout(limit) {
-            Ok(Woken::Done(output)) => Ok(output),
-            Ok(Woken::Interrupted) => Err(GaveUp::Interrupted),
-            Err(RecvTimeoutError::Timeout) => Err(GaveUp::Cancelled(limit)),
-            Err(RecvTimeoutError::Disconnected) => Err(GaveUp::RuntimeGone),
-        }
+        outcome(woken.recv_timeout(limit), GaveUp::Cancelled(limit))
     }
 
     /// Ends the runtime and waits for its thread, at most `limit`. A shutdown that is under way is not
@@ -212,6 +214,35 @@ impl BackgroundRuntime {
     }
 }
 
+/// Tells a thread what became of its work, also if the work goes without having come to its end: an
+/// interrupt keeps the channel open, so that its closing would tell nothing.
+///
+/// What is told first counts; nobody listens any more if the thread has given up.
+struct Teller<T>(SyncSender<Woken<T>>);
+
+impl<T> Teller<T> {
+    fn done(&self, output: T) {
+        let _ = self.0.try_send(Woken::Done(output));
+    }
+}
+
+impl<T> Drop for Teller<T> {
+    fn drop(&mut self) {
+        let _ = self.0.try_send(if thread::panicking() { Woken::Panicked } else { Woken::Lost });
+    }
+}
+
+/// What a thread tells its caller, who gets `late` if nothing has woken it.
+fn outcome<T>(woken: Result<Woken<T>, RecvTimeoutError>, late: GaveUp) -> Result<T, GaveUp> {
+    match woken {
+        Ok(Woken::Done(output)) => Ok(output),
+        Ok(Woken::Interrupted) => Err(GaveUp::Interrupted),
+        Ok(Woken::Panicked) => Err(GaveUp::Panicked),
+        Ok(Woken::Lost) | Err(RecvTimeoutError::Disconnected) => Err(GaveUp::RuntimeGone),
+        Err(RecvTimeoutError::Timeout) => Err(late),
+    }
+}
+
 impl Drop for BackgroundRuntime {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -226,7 +257,6 @@ pub(super) fn rest(limit: Duration, began: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocking::Interrupt;
 
     const LONG: Duration = Duration::from_secs(10);
 
@@ -252,6 +282,46 @@ mod tests {
         assert_eq!(runtime.run(limit, async { 1 }), Err(GaveUp::StillRunning(limit)));
         open.send(()).unwrap();
         assert_eq!(runtime.run(Duration::from_secs(10), async { 2 }), Ok(2));
+    }
+
+    #[test]
+    fn a_thread_learns_at_once_that_its_work_is_gone_although_it_could_be_interrupted() {
+        let wait = || Wait::at_most(LONG).until(&Interrupt::new());
+        let runtime = BackgroundRuntime::start().unwrap();
+        assert_eq!(
+            runtime.run_or_cancel(wait(), async { panic!("on purpose") }),
+            Err::<(), _>(GaveUp::Panicked)
+        );
+        assert_eq!(runtime.run(LONG, async { panic!("on purpose") }), Err::<(), _>(GaveUp::Panicked));
+        let began = Instant::now();
+        thread::scope(|scope| {
+            let (entered, inside) = sync_channel::<()>(0);
+            let waiting = scope.spawn(|| {
+                let work = async move {
+                    entered.send(()).unwrap();
+                    std::future::pending::<()>().await
+                };
+                runtime.run_or_cancel(wait(), work)
+            });
+            inside.recv().unwrap();
+            runtime.stop.cancel();
+            assert_eq!(waiting.join().unwrap(), Err(GaveUp::RuntimeGone));
+        });
+        assert_eq!(runtime.run_or_cancel(wait(), async {}), Err(GaveUp::RuntimeGone));
+        assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn what_is_interrupted_already_is_not_begun() {
+        let runtime = BackgroundRuntime::start().unwrap();
+        let interrupt = Interrupt::new();
+        interrupt.interrupt();
+        let (begun, has_begun) = sync_channel(1);
+        let work = async move { begun.send(()).unwrap() };
+        let wait = Wait::at_most(LONG).until(&interrupt);
+        assert_eq!(runtime.run_or_cancel(wait, work), Err(GaveUp::Interrupted));
+        runtime.end(LONG).unwrap();
+        assert!(has_begun.try_recv().is_err());
     }
 
     #[test]

@@ -11,7 +11,8 @@ pub struct Wait {
     pub(super) interrupt: Option<Interrupt>,
 }
 
-/// Ends waits from another thread: of a signal handler, say, or of a person who has pressed a key.
+/// Ends waits from another thread: when a person has pressed a key, say, or when a thread that waits for
+/// signals has got one. It takes a lock, so it must not be used in a signal handler itself.
 ///
 /// Cheap to clone; all clones are one. Once interrupted it stays so: a wait that begins later ends at once.
 #[derive(Clone, Default)]
@@ -32,6 +33,9 @@ struct State {
 pub(super) enum Woken<T> {
     Done(T),
     Interrupted,
+    /// The work is gone and will never be done.
+    Lost,
+    Panicked,
 }
 
 /// A thread that waits; dropped when it does not any more.
@@ -66,7 +70,7 @@ impl Interrupt {
         Self::default()
     }
 
-    /// Ends all waits that name it, now and from now on. Does not block.
+    /// Ends all waits that name it, now and from now on. Does not wait for them.
     pub fn interrupt(&self) {
         let waiting = {
             let mut state = self.lock();
