@@ -171,6 +171,14 @@ struct Asked {
     pending: Pending,
 }
 
+impl LoginPlan {
+    /// A login at the server at `server`, unless there is a token already.
+    #[must_use]
+    pub fn new(settings: OAuthSettings, server: WebUrl) -> Self {
+        Self { settings, server, challenge: None, wanted: None, refused: None, is_forced: false }
+    }
+}
+
 impl Login {
     /// Begins; the first output is always [`LoginOutput::NeedGate`].
     #[must_use]
@@ -352,7 +360,7 @@ impl Login {
         }
         if let Some(url) = &settings.client_metadata_url
             && metadata.client_id_metadata_document_supported
-            && !of_issuer.is_some_and(|kept| kept.is_document_refused)
+            && !kept.is_some_and(|kept| kept.has_refused_document(&discovered.issuer))
         {
             if !is_document_url(url) {
                 let what = "client_metadata_url must be an https URL with a path and nothing behind it";
@@ -515,8 +523,13 @@ impl Login {
                 self.commit(record, Ok(()))
             }
             Err(TokenFailure::Refused(reply)) if is_document_refused(&asked.client, &reply) => {
-                let mut record = self.record(asked, None, now);
-                record.is_document_refused = true;
+                let issuer = asked.chosen.discovered.issuer.clone();
+                // What is kept stays, of whichever issuer it is.
+                let mut record = match &self.kept {
+                    Some(kept) => kept.clone(),
+                    None => self.record(asked, None, now),
+                };
+                record.document_refused_by = Some(issuer);
                 self.commit(record, Err(AuthError::Denied(reply)))
             }
             Err(TokenFailure::Refused(reply)) => Err(AuthError::Denied(reply)),
@@ -537,21 +550,16 @@ impl Login {
         Ok(LoginOutput::Commit(Box::new(record)))
     }
 
-    /// What is to be kept: all of it new, or with no tokens the old with what is known now.
+    /// What is to be kept: all of it new.
     fn record(&self, asked: Asked, reply: Option<TokenReply>, now: UnixTime) -> CredentialRecord {
         let Asked { chosen, client, .. } = asked;
         let Chosen { discovered, resource, scopes, .. } = *chosen;
         let kept = self.kept.as_ref();
-        let of_issuer = kept.filter(|kept| same_issuer(&kept.issuer, &discovered.issuer));
-        if reply.is_none()
-            && let Some(kept) = of_issuer
-        {
-            return kept.clone();
-        }
+        let has_refused = kept.is_some_and(|kept| kept.has_refused_document(&discovered.issuer));
         let mut record =
             CredentialRecord::new(canonical_resource(&self.plan.server), discovered.issuer, client);
         record.revision = kept.map_or(0, |kept| kept.revision);
-        record.is_document_refused = of_issuer.is_some_and(|kept| kept.is_document_refused);
+        record.document_refused_by = has_refused.then(|| record.issuer.clone());
         record.resource = resource;
         record.fingerprint = self.plan.settings.fingerprint();
         record.tokens = reply.map(|reply| Tokens::granted(reply, scopes, now));

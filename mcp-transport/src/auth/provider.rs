@@ -504,14 +504,8 @@ impl Shared {
             }
             let (flight, landing) = self.reserve(&mut state, Work::Login)?;
             let (challenge, wanted, refused) = state.access.on_login();
-            let plan = LoginPlan {
-                settings: state.settings.clone(),
-                server: self.server.clone(),
-                challenge,
-                wanted,
-                refused,
-                is_forced,
-            };
+            let plan = LoginPlan::new(state.settings.clone(), self.server.clone());
+            let plan = LoginPlan { challenge, wanted, refused, is_forced, ..plan };
             let interest = Arc::new(nobody_waits.clone().drop_guard());
             let end = flight.end.clone();
             state.login = Some(LoginFlight { flight, interest: Arc::downgrade(&interest) });

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::client_record::{ClientRecord, ClientSource};
-use super::members::{flag, object, seconds, take_secret, take_text, text};
+use super::issuer::same_issuer;
+use super::members::{object, seconds, take_secret, take_text, text};
 use super::metadata::ServerMetadata;
 use super::scope::Scopes;
 use super::tokens::Tokens;
@@ -40,8 +41,9 @@ pub struct CredentialRecord {
     pub tokens: Option<Tokens>,
     /// What the issuer publishes.
     pub metadata: Option<CachedMetadata>,
-    /// Whether the issuer has refused to know the client by the URL of its document.
-    pub is_document_refused: bool,
+    /// The issuer that has refused to know the client by the URL of its document; it need not be the one
+    /// above.
+    pub document_refused_by: Option<String>,
     /// When the issuer first said that it does not know the client.
     pub unknown_client_since: Option<UnixTime>,
 }
@@ -77,9 +79,14 @@ impl CredentialRecord {
             fingerprint: None,
             tokens: None,
             metadata: None,
-            is_document_refused: false,
+            document_refused_by: None,
             unknown_client_since: None,
         }
+    }
+
+    /// Whether this issuer has refused to know the client by the URL of its document.
+    pub(super) fn has_refused_document(&self, issuer: &str) -> bool {
+        self.document_refused_by.as_ref().is_some_and(|refuser| same_issuer(refuser, issuer))
     }
 
     /// What the issuer has said about ways to authenticate.
@@ -143,7 +150,7 @@ impl CredentialRecord {
             ("fingerprint", self.fingerprint.as_deref().map(Value::from)),
             ("tokens", self.tokens.as_ref().map(|tokens| write_tokens(tokens).into())),
             ("metadata", metadata.map(Value::from)),
-            ("document_refused", self.is_document_refused.then_some(true.into())),
+            ("document_refused_by", self.document_refused_by.as_deref().map(Value::from)),
             ("unknown_client_since", self.unknown_client_since.map(UnixTime::to_value)),
         ])
     }
@@ -168,7 +175,7 @@ impl CredentialRecord {
             client: ClientRecord::read(source, registration, methods).ok()?,
             fingerprint: text(&members, "fingerprint"),
             tokens: take_object(&mut members, "tokens").and_then(read_tokens),
-            is_document_refused: flag(&members, "document_refused"),
+            document_refused_by: text(&members, "document_refused_by"),
             unknown_client_since: moment(&members, "unknown_client_since"),
             metadata,
         })
@@ -270,7 +277,7 @@ pub(super) mod tests {
             },
             fetched_at: now,
         });
-        record.is_document_refused = true;
+        record.document_refused_by = Some("https://b.example".to_owned());
         record.unknown_client_since = Some(now);
         record
     }

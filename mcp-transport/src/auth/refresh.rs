@@ -455,7 +455,7 @@ impl Refresh {
                 Ok(self.commit(record, Some(AuthError::NeedsAuth(NeedsAuth::Revoked))))
             }
             (ClientSource::Document, _) => {
-                record.is_document_refused = true;
+                record.document_refused_by = Some(record.issuer.clone());
                 Ok(self.commit(record, Some(AuthError::Denied(reply))))
             }
             (ClientSource::Configured, _) => Err(AuthError::Denied(reply)),

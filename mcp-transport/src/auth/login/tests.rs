@@ -681,11 +681,33 @@ fn c02_a_document_that_is_refused_is_remembered_and_the_client_registers_instead
     assert!(first.wishes[0].is_binding);
     // Through the document that is kept, as after a restart.
     let (kept, _) = CredentialRecord::read(&first.kept.unwrap().write()).unwrap();
-    assert!(kept.is_document_refused && kept.tokens.is_none());
+    assert!(kept.document_refused_by.is_some() && kept.tokens.is_none());
     let plan = LoginPlan { settings, ..site.plan() };
     let second = Flow::with(site, plan, Some(kept)).run();
     assert_eq!(second.record().client.client_id, "client-a");
-    assert!(second.record().is_document_refused, "and stays so");
+    assert!(second.record().document_refused_by.is_some(), "and stays so");
+}
+
+#[test]
+fn l09_c02_a_document_that_another_issuer_refuses_costs_no_credentials() {
+    let settings = OAuthSettings {
+        client_metadata_url: Some("https://app.example/c".into()),
+        ..OAuthSettings::default()
+    };
+    // The server has moved to another authorization server.
+    let mut site = Site::new("a");
+    let mut old = Flow::new(site.clone()).run().kept.unwrap();
+    old.issuer = "https://old.example".to_owned();
+    site.server["client_id_metadata_document_supported"] = true.into();
+    let mut refusing = site.clone();
+    refusing.token = (401, json!({"error": "invalid_client"}));
+    let plan = || LoginPlan { settings: settings.clone(), is_forced: true, ..site.plan() };
+    let first = Flow::with(refusing, plan(), Some(old.clone())).run();
+    assert!(matches!(first.error(), AuthError::Denied(_)));
+    let kept = first.kept.unwrap();
+    assert_eq!((&kept.tokens, &kept.issuer, &kept.client), (&old.tokens, &old.issuer, &old.client));
+    let second = Flow::with(site.clone(), plan(), Some(kept)).run();
+    assert_eq!(second.record().client.source, ClientSource::Registered, "it is not tried again");
 }
 
 #[test]

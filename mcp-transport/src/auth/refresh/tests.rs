@@ -363,7 +363,7 @@ fn t12_a_client_that_was_not_registered_here_is_never_dropped() {
     let mut run = Run::new(record, &[error("invalid_client")]);
     assert!(matches!(run.go().unwrap_err(), AuthError::Denied(_)));
     let kept = run.kept.unwrap();
-    assert!(kept.is_document_refused && kept.tokens.is_some());
+    assert!(kept.document_refused_by.is_some() && kept.tokens.is_some());
 }
 
 #[test]
