@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mcp_proto::tasks::Task;
 use mcp_proto::{InputAnswers, InputRequired, Method, Payload, Request, RequestId};
 use mcp_transport::{
-    CloseReason, Closed, Dispatch, Inbound, MirroredHeader, Outbound, Rejection, SendError, Sent,
+    CloseReason, Closed, Dispatch, Inbound, MirroredHeader, Outbound, Rejection, SendError, Sent, Transport,
 };
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::progress::ProgressLane;
 use crate::rounds::{Gathering, Rounds};
 use crate::session::{Handle, Session};
 use crate::shared::{Entry, Farewell, Keeps, Origin, Role, Shared};
-use crate::slot::{Ended, Found, Kept, Sending, Show, Slot};
+use crate::slot::{Ended, Found, Kept, Show, Slot};
 use crate::subscription::SubscriptionLane;
 use crate::task::{FollowEnd, Following, TaskPlace, follow};
 use crate::urls::UrlsRequired;
@@ -112,7 +112,7 @@ pub(crate) struct Start {
     pub(crate) pass: Pass,
     pub(crate) progress: Option<ProgressLane>,
     /// Where the server may ask for input before it answers.
-    pub(crate) rounds: Option<Rounds>,
+    pub(crate) rounds: Option<Box<Rounds>>,
     /// Where the events of the subscription go that this request is.
     pub(crate) lane: Option<Arc<SubscriptionLane>>,
 }
@@ -134,7 +134,7 @@ pub(crate) enum Pass {
 pub(crate) struct InFlight {
     slot: Arc<Slot>,
     progress: Option<ProgressLane>,
-    rounds: Option<Rounds>,
+    rounds: Option<Box<Rounds>>,
     origin: Origin,
     /// Whose entry it is, in a later round.
     _place: Option<NextRound>,
@@ -179,17 +179,13 @@ impl RawCall {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Payload, Option<NextRound>), CallError>> {
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Refused(error) => return Poll::Ready(Err(error)),
-            State::Ready(start) => self.state = State::InFlight(start.begin(&self.handle.shared, self.id)?),
-            running => self.state = running,
-        }
+        self.begin()?;
         loop {
             let (call, gathering) = match &mut self.state {
                 State::InFlight(call) => (call, None),
                 State::Gathering(call, gathering) => (call, Some(gathering)),
                 State::Task(task) => {
-                    let result = ready!(task.poll(cx));
+                    let result = ready!(task.poll(&self.handle.shared.transport, cx));
                     self.state = State::Done;
                     return Poll::Ready(result.map(|result| (result, None)));
                 }
@@ -208,6 +204,20 @@ impl RawCall {
                 return Poll::Ready(Err(self.give_in(error)));
             }
         }
+    }
+
+    /// Takes the call in, with the first poll.
+    fn begin(&mut self) -> Result<(), CallError> {
+        if let State::Ready(_) | State::Refused(_) = self.state {
+            match std::mem::replace(&mut self.state, State::Done) {
+                State::Ready(start) => {
+                    self.state = State::InFlight(start.begin(&self.handle.shared, self.id)?);
+                }
+                State::Refused(error) => return Err(error),
+                running => self.state = running,
+            }
+        }
+        Ok(())
     }
 
     /// What the end of a request means for the call; `None` if a further round has begun.
@@ -247,7 +257,7 @@ impl RawCall {
                 Ok(()) => return None,
                 Err(error) => Err(error),
             },
-            Err(error) => Err(explained(call.rounds.as_ref(), error)),
+            Err(error) => Err(explained(call.rounds.as_deref(), error)),
         };
         Some(end)
     }
@@ -281,7 +291,7 @@ impl RawCall {
     }
 
     /// Goes over to the place of the next round, before anything is asked.
-    fn go_over(&mut self, call: InFlight, rounds: Rounds, gathering: Gathering, kept: Kept) {
+    fn go_over(&mut self, call: InFlight, rounds: Box<Rounds>, gathering: Gathering, kept: Kept) {
         let InFlight { progress, origin, .. } = call;
         let place = match kept {
             Kept::Place(place) => place,
@@ -325,7 +335,7 @@ impl RawCall {
             let streams = shared.transport.streams();
             request.mirrored = agreed.mirrored_again(streams, &self.method, &request.frame)?;
         }
-        slot.send(sending(shared, request));
+        slot.send(request);
         let timer = shared.table().resume(self.id, Instant::now());
         shared.wake_driver(timer);
         if let State::Gathering(call, _) = std::mem::replace(&mut self.state, State::Done) {
@@ -338,7 +348,7 @@ impl RawCall {
     fn give_in(&mut self, error: CallError) -> CallError {
         // With its place. Somebody else may have ended it a moment before; it ends once, here.
         match std::mem::replace(&mut self.state, State::Done) {
-            State::Gathering(call, _) => explained(call.rounds.as_ref(), error),
+            State::Gathering(call, _) => explained(call.rounds.as_deref(), error),
             _ => error,
         }
     }
@@ -350,12 +360,6 @@ fn explained(rounds: Option<&Rounds>, error: CallError) -> CallError {
         Some(rounds) => rounds.explain(error),
         None => error,
     }
-}
-
-/// The transport at work on `request`.
-fn sending(shared: &Shared, request: Outbound) -> Sending {
-    let transport = Arc::clone(&shared.transport);
-    Box::pin(async move { transport.send(request).await })
 }
 
 impl Future for RawCall {
@@ -417,7 +421,7 @@ impl Start {
         }
         let mut request = Outbound::request(RequestId::from(id), frame);
         request.mirrored = mirrored;
-        let slot = Arc::new(Slot::new(sending(shared, request)));
+        let slot = Arc::new(Slot::new(request));
         let door = match pass {
             Pass::Again => Door::Again,
             Pass::Session => Door::Session,
@@ -445,9 +449,13 @@ impl Start {
 }
 
 impl FollowedTask {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload, CallError>> {
+    fn poll(
+        &mut self,
+        transport: &Arc<dyn Transport>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Payload, CallError>> {
         // Its end first: what is learned for a call that was given up is of no use.
-        if let Poll::Ready(Found::Ended(ended)) = self.place.slot.poll(cx, Show::Nothing) {
+        if let Poll::Ready(Found::Ended(ended)) = self.place.slot.poll(transport, cx, Show::Nothing) {
             // Nothing was sent that an answer could belong to.
             let error = ended.result.err().unwrap_or(CallError::Protocol(ProtocolFault::NoAnswer));
             return Poll::Ready(Err(error.of_later_round()));
@@ -483,7 +491,7 @@ impl InFlight {
     pub(crate) fn poll(&mut self, shared: &Shared, id: i64, cx: &mut Context<'_>) -> Poll<Ended> {
         loop {
             let show = self.progress.as_ref().map_or(Show::Nothing, ProgressLane::show);
-            match (self.slot.poll(cx, show), &mut self.progress) {
+            match (self.slot.poll(&shared.transport, cx, show), &mut self.progress) {
                 (Poll::Ready(Found::Ended(ended)), _) => return Poll::Ready(ended),
                 (Poll::Ready(Found::Sent(sent)), _) => on_sent(sent, shared, id),
                 (Poll::Ready(Found::Progress(progress)), Some(lane)) => lane.deliver(progress),

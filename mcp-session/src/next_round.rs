@@ -2,6 +2,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
+use mcp_transport::Transport;
+
 use crate::error::{CallError, ProtocolFault};
 use crate::gate::Permit;
 use crate::shared::Table;
@@ -30,10 +32,10 @@ impl NextRound {
     }
 
     /// Waits for the end of a place that somebody else has ended: at most for moments.
-    pub(crate) async fn ended(&self) -> CallError {
+    pub(crate) async fn ended(&self, transport: &Arc<dyn Transport>) -> CallError {
         poll_fn(|cx| {
             loop {
-                if let Found::Ended(ended) = ready!(self.slot.poll(cx, Show::Nothing)) {
+                if let Found::Ended(ended) = ready!(self.slot.poll(transport, cx, Show::Nothing)) {
                     let error = ended.result.err();
                     return Poll::Ready(error.unwrap_or(CallError::Protocol(ProtocolFault::NoAnswer)));
                 }

@@ -405,8 +405,10 @@ impl Session {
             .map_err(CallError::Encode)?;
         let tasks = self.agreed.task_mode(method, options.takes_task);
         let urls = self.urls(&pass);
-        let rounds = (has_rounds || tasks != TaskMode::Refused || urls == Urls::Served)
-            .then(|| Rounds::new(frame.clone(), request_id.clone(), options.rounds, tasks, urls, patience));
+        let rounds = (has_rounds || tasks != TaskMode::Refused || urls == Urls::Served).then(|| {
+            let (frame, id) = (frame.clone(), request_id.clone());
+            Box::new(Rounds::new(frame, id, options.rounds, tasks, urls, patience))
+        });
         if let (Some(rounds), Some(answers)) = (&rounds, &options.answers) {
             frame = rounds.write(method, id, answers)?;
         }

@@ -1,18 +1,15 @@
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use mcp_proto::{Payload, Progress};
-use mcp_transport::{SendError, Sent};
+use mcp_transport::{Outbound, SendError, Sent, Transport};
 
 use crate::error::CallError;
 use crate::gate::Permit;
 use crate::next_round::NextRound;
 use crate::task::TaskPlace;
-
-/// The transport at work on one request.
-pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Sent, SendError>> + Send>>;
 
 /// Where one call meets whoever ends it.
 ///
@@ -21,8 +18,8 @@ pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Sent, SendError>> +
 /// The caller polls the send under the slot's lock, which is what makes the two exclude each other.
 ///
 /// ```text
-///   awaited ──▶ held ──▶ over    handed over
-///      └─────────┴─────▶ over    given up, or ended: a send that comes now is dropped
+///   awaited ──▶ ready ──▶ begun ──▶ over    handed over, often without a wait in between
+///      └──────────┴─────────┴─────▶ over    given up, or ended: a request that comes now is dropped
 /// ```
 ///
 /// No other lock is taken while a slot is locked.
@@ -40,15 +37,20 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What has become of the send of a call.
+/// What has become of the request of a call.
 enum Outgoing {
     /// It comes later, if the call is not given up before.
     Awaited,
-    /// It waits to be polled, or to be polled again.
-    Held(Sending),
+    /// The transport is at work on it.
+    Begun(Sending),
     /// Nothing is sent any more.
     Over,
+    /// It is handed over with the next poll.
+    Ready(Outbound),
 }
+
+/// The transport at work on one request.
+type Sending = Pin<Box<dyn Future<Output = Result<Sent, SendError>> + Send>>;
 
 /// How a call ended.
 #[derive(Debug)]
@@ -109,8 +111,8 @@ pub(crate) enum Show {
 
 impl Slot {
     /// The slot of a call that can be sent at once.
-    pub(crate) fn new(sending: Sending) -> Self {
-        Self::with(Outgoing::Held(sending))
+    pub(crate) fn new(request: Outbound) -> Self {
+        Self::with(Outgoing::Ready(request))
     }
 
     /// The slot of a call that is sent later, see [`send`](Self::send).
@@ -129,16 +131,16 @@ impl Slot {
         }))
     }
 
-    /// Hands in the send that was awaited. Too late if the call was given up or has ended: then it is
+    /// Hands in the request that was awaited. Too late if the call was given up or has ended: then it is
     /// dropped, and the transport never sees it.
-    pub(crate) fn send(&self, sending: Sending) {
+    pub(crate) fn send(&self, request: Outbound) {
         let mut state = self.lock();
         let is_awaited = matches!(state.outgoing, Outgoing::Awaited);
         let late = if is_awaited {
-            state.outgoing = Outgoing::Held(sending);
+            state.outgoing = Outgoing::Ready(request);
             None
         } else {
-            Some(sending)
+            Some(request)
         };
         drop(state);
         drop(late);
@@ -194,7 +196,12 @@ impl Slot {
     }
 
     /// Looks for the end of the call first, so that a call that was given up never sends.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>, show: Show) -> Poll<Found> {
+    pub(crate) fn poll(
+        &self,
+        transport: &Arc<dyn Transport>,
+        cx: &mut Context<'_>,
+        show: Show,
+    ) -> Poll<Found> {
         let mut state = self.lock();
         if show == Show::Progress
             && let Some(progress) = state.progress.take()
@@ -208,24 +215,39 @@ impl Slot {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => state.waker = Some(cx.waker().clone()),
         }
-        // Out of the slot while it is polled: a send that panics is gone, not half alive.
-        match state.outgoing.take() {
-            Outgoing::Held(mut sending) => {
-                state.is_tried = true;
-                match sending.as_mut().poll(cx) {
-                    Poll::Ready(sent) => return Poll::Ready(Found::Sent(sent)),
-                    Poll::Pending => state.outgoing = Outgoing::Held(sending),
-                }
-            }
-            unchanged => state.outgoing = unchanged,
+        if let Outgoing::Awaited | Outgoing::Over = state.outgoing {
+            return Poll::Pending;
         }
-        Poll::Pending
+        state.is_tried = true;
+        // Out of the slot while it is polled: a send that panics is gone, not half alive.
+        let mut sending = match state.outgoing.take() {
+            Outgoing::Begun(sending) => sending,
+            Outgoing::Ready(request) => match transport.try_send(request) {
+                Ok(Some(request)) => begin(transport, request),
+                Ok(None) => return Poll::Ready(Found::Sent(Ok(Sent::Queued))),
+                Err(error) => return Poll::Ready(Found::Sent(Err(error))),
+            },
+            Outgoing::Awaited | Outgoing::Over => return Poll::Pending,
+        };
+        match sending.as_mut().poll(cx) {
+            Poll::Ready(sent) => Poll::Ready(Found::Sent(sent)),
+            Poll::Pending => {
+                state.outgoing = Outgoing::Begun(sending);
+                Poll::Pending
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing is left half-done inside these locks, so a panic elsewhere does not matter here.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Sets the transport to work on a request that it has to wait with.
+fn begin(transport: &Arc<dyn Transport>, request: Outbound) -> Sending {
+    let transport = Arc::clone(transport);
+    Box::pin(async move { transport.send(request).await })
 }
 
 impl Outgoing {
@@ -242,14 +264,63 @@ impl fmt::Debug for Slot {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use mcp_proto::RequestId;
+    use mcp_transport::{CloseReport, Dispatch, Ending, Full, Streams};
+    use tokio::time::Instant;
+
     use super::*;
 
-    fn pending() -> Slot {
-        Slot::new(Box::pin(std::future::pending()))
+    /// What a transport does with the one request that it is given.
+    #[derive(Debug, Clone, Copy)]
+    enum Does {
+        Panic,
+        Queue,
+        QueueAtOnce,
+        Wait,
     }
 
-    fn poll(slot: &Slot) -> Poll<Found> {
-        slot.poll(&mut Context::from_waker(Waker::noop()), Show::Progress)
+    #[async_trait]
+    impl Transport for Does {
+        fn streams(&self) -> Streams {
+            Streams::Shared
+        }
+
+        async fn send(&self, _: Outbound) -> Result<Sent, SendError> {
+            match self {
+                Self::Queue | Self::QueueAtOnce => Ok(Sent::Queued),
+                Self::Wait => std::future::pending().await,
+                Self::Panic => panic!("the transport has seen the request"),
+            }
+        }
+
+        fn try_send(&self, request: Outbound) -> Result<Option<Outbound>, SendError> {
+            Ok(Some(request).filter(|_| !matches!(self, Self::QueueAtOnce)))
+        }
+
+        fn post(&self, _: Outbound) -> Result<(), Full> {
+            Err(Full)
+        }
+
+        fn abandon(&self, _: &RequestId, _: Option<Outbound>) -> Dispatch {
+            Dispatch::NotSent
+        }
+
+        async fn close(&self, _: Instant) -> CloseReport {
+            CloseReport::new(Ending::Abandoned, None, Duration::ZERO)
+        }
+    }
+
+    fn request() -> Outbound {
+        Outbound::request(1.into(), Bytes::from_static(b"{}"))
+    }
+
+    fn poll(slot: &Slot, transport: Does) -> Poll<Found> {
+        let transport: Arc<dyn Transport> = Arc::new(transport);
+        slot.poll(&transport, &mut Context::from_waker(Waker::noop()), Show::Progress)
     }
 
     fn ended() -> Ended {
@@ -258,22 +329,25 @@ mod tests {
 
     #[test]
     fn a_send_that_was_never_polled_is_known_to_be_untried() {
-        let slot = pending();
+        let slot = Slot::new(request());
         assert_eq!(slot.stop_sending(), Tried::No);
-        let slot = pending();
-        assert!(poll(&slot).is_pending());
+        let slot = Slot::new(request());
+        assert!(poll(&slot, Does::Wait).is_pending());
         assert_eq!(slot.stop_sending(), Tried::Yes);
-        let slot = Slot::new(Box::pin(std::future::ready(Ok(Sent::Queued))));
-        assert!(matches!(poll(&slot), Poll::Ready(Found::Sent(Ok(Sent::Queued)))));
-        assert_eq!(slot.stop_sending(), Tried::Yes);
+        for does in [Does::Queue, Does::QueueAtOnce] {
+            let slot = Slot::new(request());
+            assert!(matches!(poll(&slot, does), Poll::Ready(Found::Sent(Ok(Sent::Queued)))));
+            assert!(poll(&slot, Does::Panic).is_pending(), "it is sent once");
+            assert_eq!(slot.stop_sending(), Tried::Yes);
+        }
     }
 
     #[test]
     fn a_call_that_has_ended_does_not_try_its_send() {
-        let slot = Slot::new(Box::pin(async { panic!("sent after the end") }));
+        let slot = Slot::new(request());
         slot.end(ended());
-        assert!(matches!(poll(&slot), Poll::Ready(Found::Ended(_))));
-        assert!(poll(&slot).is_pending(), "it ends once");
+        assert!(matches!(poll(&slot, Does::Panic), Poll::Ready(Found::Ended(_))));
+        assert!(poll(&slot, Does::Panic).is_pending(), "it ends once");
         assert_eq!(slot.stop_sending(), Tried::No);
     }
 
@@ -289,23 +363,23 @@ mod tests {
         ];
         for give_up in given_up {
             let slot = Slot::awaiting();
-            assert!(poll(&slot).is_pending(), "nothing to send yet");
+            assert!(poll(&slot, Does::Panic).is_pending(), "nothing to send yet");
             give_up(&slot);
-            slot.send(Box::pin(async { panic!("sent after the end") }));
-            let _ = poll(&slot);
+            slot.send(request());
+            let _ = poll(&slot, Does::Panic);
             assert_eq!(slot.stop_sending(), Tried::No, "the transport has not seen it");
         }
         let slot = Slot::awaiting();
-        slot.send(Box::pin(std::future::ready(Ok(Sent::Queued))));
-        assert!(matches!(poll(&slot), Poll::Ready(Found::Sent(Ok(Sent::Queued)))));
+        slot.send(request());
+        assert!(matches!(poll(&slot, Does::Queue), Poll::Ready(Found::Sent(Ok(Sent::Queued)))));
     }
 
     #[test]
     fn a_send_that_panics_is_gone_and_the_slot_still_works() {
-        let slot = Slot::new(Box::pin(async { panic!("transport") }));
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll(&slot)));
+        let slot = Slot::new(request());
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll(&slot, Does::Panic)));
         assert!(caught.is_err());
         slot.end(ended());
-        assert!(matches!(poll(&slot), Poll::Ready(Found::Ended(_))));
+        assert!(matches!(poll(&slot, Does::Panic), Poll::Ready(Found::Ended(_))));
     }
 }

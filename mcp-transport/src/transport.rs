@@ -42,6 +42,18 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// [`abandon`](Self::abandon) with its id afterwards tells which, and takes it back if it can.
     async fn send(&self, message: Outbound) -> Result<Sent, SendError>;
 
+    /// Hands a frame over as [`send`](Self::send) does, if that takes no waiting; else gives it back.
+    ///
+    /// Spares the future for what is almost always done at once. `None` is the same as [`Sent::Queued`].
+    /// Unless a transport says otherwise, it gives every frame back.
+    ///
+    /// # Errors
+    ///
+    /// As for [`send`](Self::send).
+    fn try_send(&self, message: Outbound) -> Result<Option<Outbound>, SendError> {
+        Ok(Some(message))
+    }
+
     /// Hands a frame over without ever waiting: answers to `ping`, notices.
     ///
     /// Uses a reserve of the queue that [`send`](Self::send) leaves free.

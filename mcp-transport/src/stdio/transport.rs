@@ -68,10 +68,14 @@ impl Transport for StdioTransport {
     }
 
     async fn send(&self, message: Outbound) -> Result<Sent, SendError> {
-        if let Some(message) = self.link.try_send(self.check(message)?)? {
+        if let Some(message) = self.try_send(message)? {
             self.link.send_in_turn(message).await?;
         }
         Ok(Sent::Queued)
+    }
+
+    fn try_send(&self, message: Outbound) -> Result<Option<Outbound>, SendError> {
+        self.link.try_send(self.check(message)?)
     }
 
     fn post(&self, message: Outbound) -> Result<(), Full> {
