@@ -124,8 +124,8 @@ impl<T> PendingTable<T> {
             return Err((Refused::Full, value));
         }
         let due = patience.due();
-        let place = self.entries.partition_point(|pending| pending.id < id);
-        self.entries.insert(place, Pending { id, value, patience });
+        let pending = Pending { id, value, patience };
+        insert_sorted(&mut self.entries, pending, |pending| pending.id);
         self.note_deadline(due, id);
         Ok(self.timer_for(due))
     }
@@ -269,16 +269,15 @@ impl<T> PendingTable<T> {
     }
 
     fn find(&self, id: i64) -> Option<usize> {
-        self.entries.binary_search_by_key(&id, |pending| pending.id).ok()
+        find_sorted(&self.entries, &id, |pending| pending.id)
     }
 
     fn note_deadline(&mut self, due: Instant, id: i64) {
-        let place = self.deadlines.partition_point(|deadline| *deadline < (due, id));
-        self.deadlines.insert(place, (due, id));
+        insert_sorted(&mut self.deadlines, (due, id), |deadline| *deadline);
     }
 
     fn forget_deadline(&mut self, due: Instant, id: i64) {
-        if let Ok(index) = self.deadlines.binary_search(&(due, id)) {
+        if let Some(index) = find_sorted(&self.deadlines, &(due, id), |deadline| *deadline) {
             self.deadlines.remove(index);
         }
     }
@@ -317,6 +316,24 @@ impl Patience {
         }
         self.rests = self.rests.saturating_sub(1);
     }
+}
+
+/// Puts a value into a queue that is in the order of `key`: almost always at the end.
+fn insert_sorted<T, K: Ord>(queue: &mut VecDeque<T>, value: T, key: impl Fn(&T) -> K) {
+    let new = key(&value);
+    if queue.back().is_none_or(|last| key(last) < new) {
+        queue.push_back(value);
+    } else {
+        queue.insert(queue.partition_point(|present| key(present) < new), value);
+    }
+}
+
+/// Where the value with `key` is in a queue that is in that order: often at the front.
+fn find_sorted<T, K: Ord>(queue: &VecDeque<T>, wanted: &K, key: impl Fn(&T) -> K) -> Option<usize> {
+    if queue.front().is_some_and(|first| key(first) == *wanted) {
+        return Some(0);
+    }
+    queue.binary_search_by_key(wanted, key).ok()
 }
 
 /// `start + span`, or an instant decades ahead where that is beyond the clock.
