@@ -1,4 +1,4 @@
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use mcp_proto::sniff_id;
 use memchr::memchr;
 use serde::de::IgnoredAny;
@@ -14,6 +14,13 @@ const MIN_READ: usize = 8 * 1024;
 /// Frames from this size on, in bytes, leave together with their buffer. Smaller ones are copied, so
 /// that a frame that somebody keeps never pins a buffer many times its size.
 const HAND_OVER: usize = 16 * 1024;
+
+/// Frames up to this size, in bytes, are copied into a block that they share: it is used again as soon
+/// as nobody keeps any of them.
+const SHORT_FRAME: usize = 512;
+
+/// Size of such a block, in bytes: what a short frame that somebody keeps pins at most.
+const BLOCK: usize = 2 * 1024;
 
 /// A line longer than this many limits is taken for a stream that never sends a line end.
 const ENDLESS_FACTOR: usize = 4;
@@ -50,6 +57,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub struct Framer {
     max_frame_bytes: usize,
     buffer: Vec<u8>,
+    /// What is left of the block for short frames.
+    block: BytesMut,
     /// Where the first byte lies that no frame has taken yet.
     start: usize,
     /// How far the search for a line end has come; never before `start`.
@@ -121,6 +130,7 @@ impl Framer {
         Self {
             max_frame_bytes,
             buffer: Vec::new(),
+            block: BytesMut::new(),
             start: 0,
             scanned: 0,
             read_size: MIN_READ,
@@ -283,7 +293,7 @@ impl Framer {
     fn take_frame(&mut self, length: usize, end: usize) -> Bytes {
         let (from, to) = (self.start, self.start + length);
         if length < HAND_OVER {
-            let frame = Bytes::copy_from_slice(self.buffer.get(from..to).unwrap_or_default());
+            let frame = copy_of(self.buffer.get(from..to).unwrap_or_default(), &mut self.block);
             self.consume(end + 1);
             return frame;
         }
@@ -361,6 +371,18 @@ impl Framer {
         self.scanned = self.scanned.saturating_sub(self.start);
         self.start = 0;
     }
+}
+
+/// A copy of a frame, in `block` if it is short.
+fn copy_of(frame: &[u8], block: &mut BytesMut) -> Bytes {
+    if frame.len() > SHORT_FRAME {
+        return Bytes::copy_from_slice(frame);
+    }
+    if block.capacity() < frame.len() {
+        block.reserve(BLOCK);
+    }
+    block.extend_from_slice(frame);
+    block.split().freeze()
 }
 
 fn look(line: &[u8]) -> Looks {
