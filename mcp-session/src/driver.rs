@@ -1,5 +1,4 @@
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -7,8 +6,9 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use mcp_transport::{CloseReason, Closed, Inbound, Receive};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
+use crate::alarm::Alarm;
 use crate::served::Serving;
 use crate::shared::{Farewell, Shared};
 
@@ -28,7 +28,7 @@ pub struct Driver {
     shared: Arc<Shared>,
     receive: Box<dyn Receive>,
     batch: Vec<Inbound>,
-    timer: Option<Pin<Box<Sleep>>>,
+    alarm: Alarm,
     /// What the server has asked for; as many as the handler limits allow.
     serving: FuturesUnordered<Serving>,
     /// The server being asked to stop watching resources; one future at most.
@@ -51,7 +51,7 @@ impl Driver {
             shared,
             receive,
             batch: Vec::new(),
-            timer: None,
+            alarm: Alarm::default(),
             serving: FuturesUnordered::new(),
             parting: FuturesUnordered::new(),
         }
@@ -124,15 +124,8 @@ impl Driver {
     /// Ends the calls whose deadline has come and sets the timer to the next one.
     fn expire(&mut self, cx: &mut Context<'_>) {
         loop {
-            let Some(armed) = self.shared.table().arm() else {
-                self.timer = None;
-                return;
-            };
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(armed)));
-            if timer.deadline() != armed {
-                timer.as_mut().reset(armed);
-            }
-            if timer.as_mut().poll(cx).is_pending() {
+            let Some(armed) = self.shared.table().arm() else { return self.alarm.stop() };
+            if self.alarm.poll_until(armed, cx).is_pending() {
                 return;
             }
             self.shared.expire(Instant::now().max(armed));

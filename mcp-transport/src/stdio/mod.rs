@@ -8,6 +8,7 @@
 //! Needs a tokio runtime with I/O enabled to open and to use a connection; ending one does not.
 
 mod connector;
+mod exit;
 mod limits;
 mod link;
 mod outgoing;

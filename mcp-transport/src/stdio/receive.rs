@@ -1,5 +1,4 @@
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -9,9 +8,9 @@ use std::time::Duration;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt as _;
-use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::exit::Exit;
 use super::link::{Link, Looked};
 use crate::error::{CloseReason, Closed};
 use crate::frame::{FrameError, Framer};
@@ -51,10 +50,7 @@ const PIPE_CAPACITY: usize = 1024 * 1024;
 pub(super) struct StdioReceive {
     link: Arc<Link>,
     framer: Framer,
-    /// Tells without waiting whether the process has ended.
-    end: watch::Receiver<Option<ProcessEnd>>,
-    /// The same, to be woken by.
-    ended: Pin<Box<dyn Future<Output = Option<ProcessEnd>> + Send>>,
+    exit: Exit,
     state: State,
     is_at_end: bool,
     has_warned: bool,
@@ -85,14 +81,10 @@ enum Read {
 
 impl StdioReceive {
     pub(super) fn new(link: Arc<Link>) -> Self {
-        let end = link.process.end();
-        let mut watched = end.clone();
-        let ended = async move { watched.wait_for(Option::is_some).await.ok().and_then(|end| *end) };
         Self {
             framer: Framer::new(link.limits.max_frame_bytes),
+            exit: Exit::of(&*link.process),
             link,
-            end,
-            ended: Box::pin(ended),
             state: State::Reading,
             is_at_end: false,
             has_warned: false,
@@ -164,7 +156,7 @@ impl StdioReceive {
     fn mind_limit(&mut self, notice_by: Option<Instant>) {
         if let Some((reason, by)) = self.limit(notice_by)
             && by <= Instant::now()
-            && !self.has_exited()
+            && !self.exit.is_known()
         {
             self.drain(reason);
         }
@@ -177,11 +169,6 @@ impl StdioReceive {
             State::Losing { reason, until } => Some((reason.clone(), *until)),
             State::Draining { .. } | State::Closed(_) => None,
         }
-    }
-
-    /// Whether the end of the process is known: it says more than any other reason.
-    fn has_exited(&self) -> bool {
-        !matches!(self.end.has_changed(), Ok(false))
     }
 
     /// The connection is over, but the process may be about to end: its status says more.
@@ -248,9 +235,8 @@ impl StdioReceive {
             if self.is_at_end {
                 return Poll::Pending;
             }
-            if self.has_exited() {
-                let end = *self.end.borrow();
-                self.on_exit(end);
+            if self.exit.is_known() {
+                self.on_exit(self.exit.now());
             }
             match ready!(self.poll_read(cx)) {
                 Ok(Read::Bytes) => {}
@@ -277,7 +263,7 @@ impl StdioReceive {
             }
         }
         if let State::Reading | State::Losing { .. } = self.state
-            && let Poll::Ready(end) = self.ended.as_mut().poll(cx)
+            && let Poll::Ready(end) = self.exit.poll(cx)
         {
             self.on_exit(end);
             return Poll::Ready(None);
