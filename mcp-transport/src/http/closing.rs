@@ -36,7 +36,7 @@ async fn run(link: Arc<Link>, began: Instant, by: Instant) {
         tracing::debug!(endpoint = %link.endpoint, "messages were still waiting when the connection was closed");
     }
     link.end_lanes();
-    if link.profile().is_none_or(HttpProfile::has_sessions) && link.session().is_some() {
+    if link.profile().is_none_or(HttpProfile::has_sessions) && link.has_session() {
         let delete_by = by.min(Instant::now() + link.limits.delete_limit);
         if timeout_at(delete_by, exchange::delete_session(&link)).await.is_err() {
             tracing::debug!(endpoint = %link.endpoint, "the end of the session was not answered in time");

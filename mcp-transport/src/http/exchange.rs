@@ -16,11 +16,15 @@ use super::retry_after::retry_after;
 use crate::error::{CloseReason, SendError};
 use crate::transport::{BrokenWhy, MirroredHeader, Outbound, Rejection, Sent};
 
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Brings the session id with the answer to `initialize`, and sends it back with all that follows.
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Names the version that was agreed on.
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// A longer one is refused: it goes with every request, and many servers and proxies take heads of 8 KiB.
 const MAX_SESSION_ID_BYTES: usize = 1024;
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Longest challenge that is kept, in bytes. A longer one is not cut: half a secret could not be taken out.
@@ -66,31 +70,19 @@ pub(super) fn base_headers(endpoint: &Endpoint) -> HeaderMap {
 
 /// The headers of a stream that is opened with GET.
 fn listening_headers(link: &Link, last_event_id: Option<&str>) -> HeaderMap {
-    let mut headers = link.headers.clone();
+    let mut headers = link.headers();
     headers.remove(header::CONTENT_TYPE);
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
     // An id that no header can carry cannot be resumed from; then the stream begins anew.
     if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
         headers.insert(LAST_EVENT_ID, id);
     }
-    add_agreed(link, &mut headers);
     headers
 }
 
-/// Adds what the handshake has brought; answers whether that includes a session id.
-fn add_agreed(link: &Link, headers: &mut HeaderMap) -> bool {
-    if let Some(profile) = link.profile().filter(|profile| profile.names_version()) {
-        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(profile.version().as_str()));
-    }
-    let session = link.session();
-    let has_session = session.is_some();
-    if let Some(id) = session {
-        headers.insert(SESSION_ID, id);
-    }
-    has_session
-}
-
-fn add_mirrored(headers: &mut HeaderMap, mirrored: &[MirroredHeader]) {
+/// The headers of a message.
+fn headers_of(link: &Link, mirrored: &[MirroredHeader]) -> HeaderMap {
+    let mut headers = link.headers();
     for MirroredHeader { name, value } in mirrored {
         match (HeaderName::try_from(name.as_ref()), HeaderValue::try_from(value.as_str())) {
             (Ok(name), Ok(value)) => {
@@ -100,24 +92,25 @@ fn add_mirrored(headers: &mut HeaderMap, mirrored: &[MirroredHeader]) {
             _ => tracing::warn!(header = %mcp_proto::escape(name, 64), "a mirrored header cannot be sent"),
         }
     }
+    headers
 }
 
 /// Makes a request, authorized; one that is refused for want of authorization is sent once more, if
-/// there is another one.
+/// there is another one. The `headers` are asked for with each.
 async fn fetch(
     link: &Link,
     method: &Method,
-    headers: HeaderMap,
+    headers: impl Fn() -> HeaderMap,
     body: Bytes,
     mark: &DispatchMark,
 ) -> Result<HttpResponse, Failure> {
     let Some(auth) = &link.auth else { return follow(link, method, headers, body, mark).await };
     let mut is_repeated = false;
     loop {
-        let mut authorized = headers.clone();
+        let mut authorized = headers();
         let stamp =
             auth.decorate(method, link.endpoint.target(), &mut authorized).await.map_err(Failure::Auth)?;
-        let response = follow(link, method, authorized, body.clone(), mark).await?;
+        let response = follow(link, method, || authorized.clone(), body.clone(), mark).await?;
         if !matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             auth.accepted(stamp);
             return Ok(response);
@@ -137,14 +130,14 @@ async fn fetch(
 async fn follow(
     link: &Link,
     method: &Method,
-    headers: HeaderMap,
+    headers: impl Fn() -> HeaderMap,
     body: Bytes,
     mark: &DispatchMark,
 ) -> Result<HttpResponse, Failure> {
     let mut target = link.endpoint.target().to_owned();
     let mut redirects = 0;
     loop {
-        let mut request = HttpRequest::new(method.clone(), target.clone(), headers.clone());
+        let mut request = HttpRequest::new(method.clone(), target.clone(), headers());
         request.body = body.clone();
         request.mark = mark.clone();
         let response = link.pool.request(request).await?;
@@ -177,10 +170,9 @@ pub(super) async fn call(link: &Link, id: &RequestId, message: Outbound) -> Resu
 
 async fn ask(link: &Link, id: &RequestId, lane: &Arc<Lane>, message: Outbound) -> Result<Sent, SendError> {
     let is_opening = link.profile().is_none() && opens_session(&message.frame);
-    let mut headers = link.headers.clone();
-    let has_session = add_agreed(link, &mut headers);
-    add_mirrored(&mut headers, &message.mirrored);
-    let fetched = fetch(link, &Method::POST, headers, message.frame, &lane.mark).await;
+    let has_session = link.has_session();
+    let Outbound { frame, mirrored, .. } = message;
+    let fetched = fetch(link, &Method::POST, || headers_of(link, &mirrored), frame, &lane.mark).await;
     let response = match fetched {
         Ok(response) => response,
         Err(failure) => return on_failure(link, failure),
@@ -255,10 +247,10 @@ pub(super) async fn reply(link: &Link, message: Outbound) -> Result<Sent, SendEr
 
 /// Sends a message that expects no answer, and waits until the server has taken it.
 pub(super) async fn tell(link: &Link, message: Outbound) -> Result<Sent, SendError> {
-    let mut headers = link.headers.clone();
-    let has_session = add_agreed(link, &mut headers);
-    add_mirrored(&mut headers, &message.mirrored);
-    let fetched = fetch(link, &Method::POST, headers, message.frame, &DispatchMark::default()).await;
+    let has_session = link.has_session();
+    let Outbound { frame, mirrored, .. } = message;
+    let mark = DispatchMark::default();
+    let fetched = fetch(link, &Method::POST, || headers_of(link, &mirrored), frame, &mark).await;
     let response = match fetched {
         Ok(response) => response,
         Err(failure) => return on_failure(link, failure),
@@ -282,7 +274,7 @@ pub(super) async fn open_stream(
     link: &Link,
     last_event_id: Option<&str>,
 ) -> Result<Box<dyn HttpBody>, StreamRefused> {
-    let headers = listening_headers(link, last_event_id);
+    let headers = || listening_headers(link, last_event_id);
     let fetched = fetch(link, &Method::GET, headers, Bytes::new(), &DispatchMark::default()).await;
     let response = fetched.map_err(|failure| match failure {
         // There may be another one by the time that this is tried again.
@@ -294,7 +286,7 @@ pub(super) async fn open_stream(
         status if status.is_success() && matches!(content(&response.headers), Content::Events) => {
             Ok(response.body)
         }
-        StatusCode::NOT_FOUND if link.session().is_some() => Err(StreamRefused::SessionLost),
+        StatusCode::NOT_FOUND if link.has_session() => Err(StreamRefused::SessionLost),
         status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
             Err(StreamRefused::Failed(format!("HTTP status {}", status.as_u16())))
         }
@@ -318,11 +310,14 @@ pub(super) enum StreamRefused {
 
 /// Tells the server that the session is over. Servers may refuse, and often do.
 pub(super) async fn delete_session(link: &Link) {
-    let mut headers = link.headers.clone();
-    headers.remove(header::CONTENT_TYPE);
-    if !add_agreed(link, &mut headers) {
+    if !link.has_session() {
         return;
     }
+    let headers = || {
+        let mut headers = link.headers();
+        headers.remove(header::CONTENT_TYPE);
+        headers
+    };
     match fetch(link, &Method::DELETE, headers, Bytes::new(), &DispatchMark::default()).await {
         Ok(response) => {
             tracing::debug!(status = response.status.as_u16(), "told the server that the session is over");
@@ -445,16 +440,15 @@ async fn discard(link: &Link, body: Box<dyn HttpBody>) {
 
 fn content(headers: &HeaderMap) -> Content {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Content::Unnamed };
-    let value = String::from_utf8_lossy(value.as_bytes());
-    let kind = value.split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+    let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if kind.eq_ignore_ascii_case(b"application/json") {
         Content::Json
-    } else if kind.eq_ignore_ascii_case("text/event-stream") {
+    } else if kind.eq_ignore_ascii_case(b"text/event-stream") {
         Content::Events
     } else if kind.is_empty() {
         Content::Unnamed
     } else {
-        Content::Other(mcp_proto::escape(kind, 128).into_owned())
+        Content::Other(mcp_proto::escape(&String::from_utf8_lossy(kind), 128).into_owned())
     }
 }
 

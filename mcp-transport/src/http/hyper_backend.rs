@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Request, Response, Version, header};
+use http::{HeaderValue, Request, Response, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
@@ -23,7 +23,8 @@ use super::resolve::{Resolve, SystemResolver};
 use super::tls::{Tls, TlsRoots};
 use super::watched::FirstByte;
 
-/// Most headers of one answer.
+/// Most headers of one answer: what hyper takes unasked. Where it is told a number, it makes room for as
+/// many with each answer.
 const MAX_HEADERS: usize = 100;
 
 /// Largest head of an answer, in bytes.
@@ -87,7 +88,7 @@ impl HttpBackend for HyperBackend {
     fn open_pool(&self, origin: &Origin) -> Arc<dyn HttpPool> {
         let (resolver, tls) = (Arc::clone(&self.resolver), Arc::clone(&self.tls));
         Arc::new(HyperPool(Arc::new(Shared {
-            authority: origin.authority(),
+            host: origin.authority().parse().ok(),
             head_limit: self.head_limit,
             dialer: Dialer { origin: origin.clone(), resolver, tls },
             idle: Mutex::default(),
@@ -102,7 +103,7 @@ struct HyperPool(Arc<Shared>);
 
 struct Shared {
     dialer: Dialer,
-    authority: String,
+    host: Option<HeaderValue>,
     head_limit: Duration,
     /// Kept connections, the one used last at the end.
     idle: Mutex<Vec<Kept>>,
@@ -138,8 +139,8 @@ impl HttpPool for HyperPool {
         *message.version_mut() = Version::HTTP_11;
         *message.uri_mut() = target.parse().map_err(|_| HttpError::Framing("no such path".to_owned()))?;
         *message.headers_mut() = headers;
-        if let Ok(host) = self.0.authority.parse() {
-            message.headers_mut().insert(header::HOST, host);
+        if let Some(host) = &self.0.host {
+            message.headers_mut().insert(header::HOST, host.clone());
         }
         loop {
             let (mut link, is_new) = self.0.take().await?;
@@ -260,7 +261,6 @@ impl Shared {
         let stream = self.dialer.dial().await?;
         let first_byte = stream.first_byte();
         let (sender, connection) = http1::Builder::new()
-            .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD_BYTES)
             .handshake(TokioIo::new(stream))
             .await

@@ -15,6 +15,7 @@ use super::authorizer::AuthProvider;
 use super::backend::{DispatchMark, HttpBody, HttpPool};
 use super::endpoint::Endpoint;
 use super::error::HttpError;
+use super::exchange::{PROTOCOL_VERSION, SESSION_ID};
 use super::limits::HttpLimits;
 use crate::clock::WallClock;
 use crate::error::{CloseReason, CloseReport, Closed, Full, SendError};
@@ -26,8 +27,8 @@ pub(super) struct Link {
     pub(super) pool: Arc<dyn HttpPool>,
     pub(super) endpoint: Endpoint,
     pub(super) limits: HttpLimits,
-    /// Headers that every request carries.
-    pub(super) headers: HeaderMap,
+    /// Headers that every request carries from the beginning.
+    base: HeaderMap,
     pub(super) clock: Arc<dyn WallClock>,
     /// Authorizes every request, if that is needed.
     pub(super) auth: Option<Arc<dyn AuthProvider>>,
@@ -49,6 +50,8 @@ struct State {
     closing: Option<Instant>,
     profile: Option<HttpProfile>,
     session: Option<HeaderValue>,
+    /// Headers that every request carries now: also those that say what was agreed on.
+    headers: HeaderMap,
     lanes: HashMap<RequestId, Arc<Lane>>,
     /// For the receiving half: streams that have begun.
     streams: Vec<NewStream>,
@@ -112,7 +115,7 @@ impl Link {
             pool,
             endpoint,
             limits,
-            headers,
+            base: headers.clone(),
             clock,
             auth,
             posts: watch::Sender::new(0),
@@ -120,7 +123,7 @@ impl Link {
             listening: watch::Sender::new(false),
             jobs: TaskTracker::new(),
             driver: AtomicWaker::new(),
-            state: Mutex::default(),
+            state: Mutex::new(State { headers, ..State::default() }),
         }
     }
 
@@ -226,23 +229,34 @@ impl Link {
         if !profile.has_sessions() {
             state.session = None;
         }
+        state.write_headers(&self.base);
         drop(state);
         if let Some(auth) = &self.auth {
             auth.agreed(agreed.version());
         }
     }
 
-    pub(super) fn session(&self) -> Option<HeaderValue> {
-        self.state().session.clone()
+    /// Headers that every request carries now.
+    pub(super) fn headers(&self) -> HeaderMap {
+        self.state().headers.clone()
+    }
+
+    pub(super) fn has_session(&self) -> bool {
+        self.state().session.is_some()
     }
 
     pub(super) fn set_session(&self, id: HeaderValue) {
-        self.state().session = Some(id);
+        let mut state = self.state();
+        state.session = Some(id);
+        state.write_headers(&self.base);
     }
 
     /// The server no longer knows the session: nothing can be sent any more.
     pub(super) fn expire_session(&self) -> Closed {
-        self.state().session = None;
+        let mut state = self.state();
+        state.session = None;
+        state.write_headers(&self.base);
+        drop(state);
         self.shut(CloseReason::SessionExpired)
     }
 
@@ -276,6 +290,20 @@ impl Link {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing is left half-done inside this lock, so a panic elsewhere does not matter here.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Notes what the handshake has brought, or what is over of it, in the headers of all that follows.
+    fn write_headers(&mut self, base: &HeaderMap) {
+        let mut headers = base.clone();
+        if let Some(profile) = self.profile.filter(|profile| profile.names_version()) {
+            headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(profile.version().as_str()));
+        }
+        if let Some(id) = &self.session {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        self.headers = headers;
     }
 }
 
