@@ -10,6 +10,7 @@ use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Connector, En
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::aside::Aside;
 use crate::failure::{Failure, Stage};
 use crate::follow::follow;
 use crate::keepalive::{Due, Keepalive, Verdict};
@@ -203,9 +204,10 @@ impl CloseOrder {
 
     /// Does `work` unless the order comes before it is done: `None` then. The order wins a tie.
     async fn or<F: Future>(&mut self, work: F) -> Option<F::Output> {
+        let mut came = Aside::new(self.came());
         tokio::select! {
             biased;
-            _ = self.came() => None,
+            _ = came.output() => None,
             output = work => Some(output),
         }
     }
@@ -288,12 +290,18 @@ impl Life<'_> {
             // The owner is gone, and this task with it.
             return std::future::pending().await;
         }
+        let mut trouble = Aside::new(async {
+            tokio::select! {
+                biased;
+                failure = watch_health(self.server, &session, self.suspicion) => failure,
+                failure = follow(self.server, self.generation, &session) => failure,
+            }
+        });
         // The end of the session explains everything else, so it is looked at first.
         tokio::select! {
             biased;
             closed = self.engine.ended() => Failure::Lost(closed),
-            failure = watch_health(self.server, &session, self.suspicion) => failure,
-            failure = follow(self.server, self.generation, &session) => failure,
+            failure = trouble.output() => failure,
         }
     }
 }

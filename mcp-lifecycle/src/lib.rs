@@ -2,6 +2,7 @@
 
 mod account;
 mod actor;
+mod aside;
 mod backoff;
 mod bell;
 mod breaker;
