@@ -20,6 +20,8 @@ Usage: cargo xtask COMMAND
                             ARGS go to its `run.py`, for example `--cases http --rounds 7`
   fuzz     [--seconds N] [TARGET…]
                             what libFuzzer comes up with, N seconds (60) for each target
+  instructions [--record]   counts what one more call costs, and fails at more than 5 % over
+                            `xtask/instructions.txt`, which --record writes; needs valgrind
   load     [--quick] [NAME…]
                             many servers, calls and faults, and the bounds that must hold: crowd,
                             neighbours, soak; --quick does less and judges no time
@@ -47,6 +49,7 @@ pub(crate) enum Task {
     Features,
     Fuzz(Fuzz),
     Help,
+    Instructions { record: bool },
     Load(Load),
     Mutants(Mutants),
     Prove(Prove),
@@ -151,6 +154,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, Str
         "features" => Task::Features,
         "fuzz" => Task::Fuzz(Fuzz { seconds: rest.number("--seconds")?.unwrap_or(60), names: rest.names()? }),
         "help" | "--help" | "-h" => Task::Help,
+        "instructions" => Task::Instructions { record: rest.switch("--record") },
         "load" => Task::Load(Load { quick: rest.switch("--quick"), names: rest.names()? }),
         "mutants" => Task::Mutants(Mutants { names: rest.names()? }),
         "prove" => Task::Prove(Prove { check_only: rest.switch("--check"), names: rest.names()? }),
@@ -268,6 +272,7 @@ mod tests {
             parsed("load soak --quick").unwrap(),
             Task::Load(Load { names: vec!["soak".into()], quick: true })
         );
+        assert_eq!(parsed("instructions --record").unwrap(), Task::Instructions { record: true });
         assert_eq!(
             parsed("prove --check late").unwrap(),
             Task::Prove(Prove { check_only: true, names: vec!["late".into()] })
@@ -287,6 +292,7 @@ mod tests {
             ("repeat --times 2 f017 --fast", "--fast"),
             ("simulate --seeds 5 extra", "extra"),
             ("tidy --fix", "--fix"),
+            ("instructions --lower", "--lower"),
             ("conformance --at", "needs a value"),
             ("real-servers --remove", "--remove"),
         ] {

@@ -3,13 +3,15 @@ use std::time::Instant;
 use crate::args::{Conformance, Prove, Simulate};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{conformance, dependencies, features, fuzz, prove, real_servers, shell, simulate, tidy};
+use crate::{
+    conformance, dependencies, features, fuzz, instructions, prove, real_servers, shell, simulate, tidy,
+};
 
 /// A step and what it does.
 type Step = (&'static str, fn(&Workspace) -> Result<(), Failure>);
 
-/// Cheap before dear, and the tests last, with their repetition.
-const STEPS: [Step; 13] = [
+/// Cheap before dear, then the tests, with their repetition; last what is built once more, optimised.
+const STEPS: [Step; 14] = [
     ("fmt", fmt),
     ("tidy", tidy::run),
     ("dependencies", dependencies::run),
@@ -23,6 +25,7 @@ const STEPS: [Step; 13] = [
     ("simulate", |workspace| simulate::run(workspace, &Simulate { first: 0, release: false, seeds: 500 })),
     ("conformance", |workspace| conformance::run(workspace, &Conformance::default())),
     ("test", test),
+    ("instructions", |workspace| instructions::run(workspace, false)),
 ];
 
 /// Runs everything that a change must pass, in order, and stops at the first step that fails.

@@ -19,6 +19,7 @@ mod dependencies;
 mod failure;
 mod features;
 mod fuzz;
+mod instructions;
 mod load;
 mod mutants;
 mod npm;
@@ -69,6 +70,7 @@ fn run(task: Task, workspace: &Workspace) -> Result<(), Failure> {
             println!("{USAGE}");
             Ok(())
         }
+        Task::Instructions { record } => instructions::run(workspace, record),
         Task::Load(options) => load::run(workspace, &options),
         Task::Mutants(options) => mutants::run(workspace, &options),
         Task::Prove(options) => prove::run(workspace, &options),
