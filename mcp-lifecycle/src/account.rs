@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -17,6 +18,8 @@ pub(crate) struct Account {
     last_ok: Option<Instant>,
     proven: u64,
     losses: u64,
+    /// The moves of the breaker that nobody has told of yet, in their order.
+    pub(crate) untold: VecDeque<BreakerState>,
     pub(crate) calls: CallCounters,
 }
 
@@ -29,6 +32,7 @@ impl Account {
             last_ok: None,
             proven: 0,
             losses: 0,
+            untold: VecDeque::new(),
             calls: CallCounters::default(),
         }
     }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 /// The least number of reconnects a second, whatever the number of servers.
 const LEAST: u32 = 8;
 
-/// Spreads the reconnects of all servers when many are lost at once.
+/// Spreads the reconnects of all servers, or the subscriptions opened again, when many are lost at once.
 ///
 /// In any second at most a tenth of the servers begin one (but never fewer than sixteen may), so that
 /// a network that comes back is not hit by everybody in the same instant. One lost server alone never

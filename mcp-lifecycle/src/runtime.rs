@@ -23,7 +23,9 @@ pub(crate) struct Runtime {
     is_closing: AtomicBool,
     calls: AtomicUsize,
     connects: Semaphore,
-    pacer: Mutex<Pacer>,
+    reconnects: Mutex<Pacer>,
+    /// Apart from the connections, which must not wait behind hundreds of subscriptions of one server.
+    subscriptions: Mutex<Pacer>,
     events: broadcast::Sender<ServerEvent>,
 }
 
@@ -37,7 +39,8 @@ impl Runtime {
             is_closing: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
             connects: Semaphore::new(options.connects.clamp(1, Semaphore::MAX_PERMITS)),
-            pacer: Mutex::default(),
+            reconnects: Mutex::default(),
+            subscriptions: Mutex::default(),
             events: broadcast::Sender::new(options.events.max(1)),
             options,
         }
@@ -64,8 +67,17 @@ impl Runtime {
 
     /// When a connection that follows a loss may begin.
     pub(crate) fn book_reconnect(&self, now: Instant) -> Instant {
+        self.book(&self.reconnects, now)
+    }
+
+    /// When a subscription that has ended may be opened again.
+    pub(crate) fn book_subscription(&self, now: Instant) -> Instant {
+        self.book(&self.subscriptions, now)
+    }
+
+    fn book(&self, pacer: &Mutex<Pacer>, now: Instant) -> Instant {
         let servers = self.servers.load(Ordering::Relaxed);
-        self.pacer.lock().unwrap_or_else(PoisonError::into_inner).book(servers, now)
+        pacer.lock().unwrap_or_else(PoisonError::into_inner).book(servers, now)
     }
 
     pub(crate) fn emit(&self, event: ServerEvent) {
@@ -75,5 +87,18 @@ impl Runtime {
 
     pub(crate) fn events(&self) -> broadcast::Receiver<ServerEvent> {
         self.events.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_no_connection_waits_behind_subscriptions() {
+        let (runtime, now) = (Runtime::new(SupervisorOptions::default()), Instant::now());
+        let last = (0..200).map(|_| runtime.book_subscription(now)).last();
+        assert!(last > Some(now), "they are spread");
+        assert_eq!(runtime.book_reconnect(now), now);
     }
 }

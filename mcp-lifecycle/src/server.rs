@@ -59,6 +59,8 @@ pub(crate) struct Server {
     /// Counted only if it is let go when nobody uses it.
     uses: Option<Uses>,
     account: Mutex<Account>,
+    /// Held while the moves of the breaker are told.
+    telling: Mutex<()>,
     offer: Mutex<Option<Offer>>,
     received: Mutex<Received>,
     /// Until when its owner may take to stop it, once it has begun to.
@@ -144,6 +146,7 @@ impl Server {
             listening: AtomicU64::new(0),
             uses,
             account: Mutex::new(account),
+            telling: Mutex::default(),
             offer: Mutex::default(),
             received: Mutex::default(),
             end_by: Mutex::default(),
@@ -163,15 +166,25 @@ impl Server {
         let before = account.breaker_state();
         let result = change(&mut account);
         let after = account.breaker_state();
-        drop(account);
         if before != after {
-            let status = self.publish(|_| {});
-            if after == BreakerState::Closed {
+            account.untold.push_back(after);
+            drop(account);
+            self.tell_of_breaker();
+        }
+        result
+    }
+
+    /// Tells of each move of the breaker once, in their order, also if several threads move it at once.
+    fn tell_of_breaker(&self) {
+        let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = || self.account().untold.pop_front();
+        while let Some(breaker) = next() {
+            let status = self.publish(|status| status.breaker = breaker);
+            if breaker == BreakerState::Closed {
                 tracing::info!(server = %self.name, "calls are let through again");
             }
             self.runtime.emit(ServerEvent::BreakerChanged { status });
         }
-        result
     }
 
     /// Counts a call that has ended without a result.
@@ -272,7 +285,7 @@ impl Server {
     pub(crate) async fn pause_before_subscribing(&self, failures: u32) {
         let pause = self.account().pause(&self.options.backoff, failures);
         timer::until(Some(later(Instant::now(), pause))).await;
-        let turn = self.runtime.book_reconnect(Instant::now());
+        let turn = self.runtime.book_subscription(Instant::now());
         timer::until(Some(turn)).await;
     }
 
@@ -305,8 +318,8 @@ impl Server {
         let mut published = None;
         self.status.send_modify(|present| {
             let mut status = ServerStatus::clone(present);
-            change(&mut status);
             self.fill_in(&mut status);
+            change(&mut status);
             *present = Arc::clone(published.insert(Arc::new(status)));
         });
         published.unwrap_or_else(|| Arc::clone(&self.status.borrow()))
@@ -478,4 +491,44 @@ impl Drop for Place<'_> {
 /// The delay of an instant from now, for texts.
 pub(crate) fn left(until: Instant) -> std::time::Duration {
     until.saturating_duration_since(Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breaker::BreakerOptions;
+    use crate::options::SupervisorOptions;
+
+    /// Threads that open the breaker, let a call try, and close it, all at once.
+    #[test]
+    fn p13_each_move_of_the_breaker_is_told_once_and_in_its_order() {
+        let runtime = Arc::new(Runtime::new(SupervisorOptions::default().with_events(100_000)));
+        let breaker = BreakerOptions::default().with_open_after(1).with_open_for(Duration::ZERO);
+        let options = ServerOptions::default().with_breaker(breaker);
+        let server = Server::new("one".to_owned(), options, 0, Arc::clone(&runtime), Succession::default());
+        let mut events = runtime.events();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let begun = server.account().breaker.total();
+                        server.on_failure(begun);
+                        server.change_account(|account| account.admit(Instant::now()));
+                        server.change_account(Account::on_answer);
+                    }
+                });
+            }
+        });
+        let mut told = vec![BreakerState::Closed];
+        while let Ok(event) = events.try_recv() {
+            let ServerEvent::BreakerChanged { status } = event else { panic!("{event:?}") };
+            told.push(status.breaker);
+        }
+        assert!(told.len() > 100, "{}", told.len());
+        assert!(told.windows(2).all(|moves| moves[0] != moves[1]), "told twice");
+        assert_eq!(
+            (told.last(), server.status_now().breaker),
+            (Some(&BreakerState::Closed), BreakerState::Closed)
+        );
+    }
 }
