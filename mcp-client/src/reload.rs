@@ -8,8 +8,10 @@ use crate::config::{ConfigFile, ServerConfig};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reload {
-    /// New ones, and those whose entry differs. One that differs merely in `enabled` and in which tools are
-    /// offered keeps its process; any other change replaces it, when its running calls have ended.
+    /// New ones, and those whose entry differs. One that differs merely in which tools are offered keeps its
+    /// process; one that differs in `enabled` is switched on or off. Any other change replaces it. Whoever is
+    /// switched off or replaced is stopped when its running calls have ended or the time for them, 5 s, is
+    /// over.
     pub changed: Vec<String>,
     /// Those that could not be put in place.
     pub failed: Vec<AddError>,

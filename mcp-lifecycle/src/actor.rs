@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use crate::connection::{Link, News, prepare};
 use crate::failure::Failure;
 use crate::jitter::Jitter;
-use crate::machine::{Action, Event, Machine};
+use crate::machine::{Action, Event, Loss, Machine};
 use crate::orders::Wishes;
 use crate::registry::NewServer;
 use crate::report::{ServerReport, StopStep};
@@ -66,7 +66,7 @@ impl Actor {
         let NewServer { server, connector, predecessor } = new;
         let jitter = Jitter::for_server(server.runtime.seed, &server.name);
         Self {
-            machine: Machine::new(server.options.policy(), jitter),
+            machine: Machine::new(server.options.policy(server.runtime.options.drain), jitter),
             server,
             connector,
             predecessor,
@@ -93,8 +93,11 @@ impl Actor {
                 return self.server.retire("it was never started");
             }
         }
-        if let Some(begin) = self.server.options.begin() {
-            self.feed(Event::Enable(begin));
+        // Nobody of this name makes connections any more.
+        self.machine.count_from(self.server.newest_generation());
+        match self.server.options.begin() {
+            Some(begin) => self.feed(Event::Enable(begin)),
+            None => self.announce(),
         }
         while !self.is_finished {
             match self.next().await {
@@ -228,6 +231,10 @@ impl Actor {
         self.feed(Event::Lost(generation, loss));
         if was_wanted && !self.is_ending() {
             let next = self.machine.state();
+            if loss == Loss::Expired && matches!(next, State::Connecting { .. }) {
+                tracing::info!(server = %self.server.name, generation, "the server has forgotten the session; beginning another one");
+                return;
+            }
             let next_in_ms = next.until().map(|until| left(until).as_millis());
             tracing::warn!(server = %self.server.name, generation, error = %failure, next = next.name(), next_in_ms, "connection lost");
         }
@@ -346,6 +353,11 @@ impl Actor {
         let link = |generation| self.link.as_ref().filter(|link: &&Link| link.generation == generation);
         match action {
             Action::Close(generation) => {
+                // Closed although its calls have not ended: their time is over, or somebody has ordered it.
+                if self.draining.take_if(|draining| *draining == generation).is_some() {
+                    let running = self.server.gate.in_flight();
+                    tracing::warn!(server = %self.server.name, generation, running, "a connection is closed under its running calls");
+                }
                 if let Some(link) = link(generation) {
                     link.close(self.close_by());
                 }
@@ -468,3 +480,6 @@ async fn drained(server: &Server, draining: Option<u64>) -> u64 {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

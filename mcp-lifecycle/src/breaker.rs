@@ -3,6 +3,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::stop_plan::later;
+
 /// When calls are refused because the connection keeps breaking under them, or because the server keeps
 /// failing behind one that stands.
 ///
@@ -162,7 +164,7 @@ impl Breaker {
             Inner::Open { .. } => return false,
         };
         let time = self.options.open_for.saturating_mul(2_u32.saturating_pow(round)).min(self.options.cap);
-        self.state = Inner::Open { round, until: now + time };
+        self.state = Inner::Open { round, until: later(now, time) };
         true
     }
 

@@ -16,6 +16,7 @@ use crate::call_counters::CallEnd;
 use crate::error::{CallError, WaitingFor};
 use crate::lists::Part;
 use crate::meter;
+use crate::orders::Wishes;
 use crate::server::{Server, left};
 use crate::state::State;
 use crate::stop_plan::later;
@@ -452,7 +453,7 @@ impl<'a> Path<'a> {
         meter::call_ended(&self.server.name, CallEnd::Succeeded.name());
         let is_first = self.server.change_account(|account| account.on_success(generation, Instant::now()));
         if is_first {
-            self.server.orders.give(|wishes| wishes.proven = Some(generation));
+            self.server.orders.give(|wishes| Wishes::raise(&mut wishes.proven, generation));
         }
     }
 
@@ -466,7 +467,7 @@ impl<'a> Path<'a> {
                 self.server.strike(generation);
             }
             Error::Lost | Error::Timeout { dispatch: Dispatch::MayHaveLeft, .. } => {
-                self.server.orders.give(|wishes| wishes.suspect = Some(generation));
+                self.server.orders.give(|wishes| Wishes::raise(&mut wishes.suspect, generation));
             }
             Error::Peer(_)
             | Error::Input { .. }
@@ -479,7 +480,7 @@ impl<'a> Path<'a> {
                 self.server.change_account(Account::on_answer);
             }
             Error::Http(rejection) if rejection.wants_authorization() => {
-                self.server.orders.give(|wishes| wishes.unauthorized = Some(generation));
+                self.server.orders.give(|wishes| Wishes::raise(&mut wishes.unauthorized, generation));
             }
             Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(self.strikes),
             Error::Http(rejection) if is_answer(rejection) => self.server.change_account(Account::on_answer),

@@ -131,6 +131,7 @@ fn loss_of(closed: &Closed) -> Loss {
     match closed.reason() {
         CloseReason::Exited(_) => Loss::Exited,
         CloseReason::NotMcp => Loss::Permanent,
+        CloseReason::SessionExpired => Loss::Expired,
         _ => Loss::Transient,
     }
 }

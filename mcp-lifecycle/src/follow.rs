@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::event::ServerEvent;
 use crate::lists::{Lists, Part, keep_whole, or_nothing};
+use crate::orders::Wishes;
 use crate::refresh::{Refresh, Weather};
 use crate::server::Server;
 use crate::state::State;
@@ -125,14 +126,13 @@ impl Follower<'_> {
     }
 
     fn tell_degraded(&self, is_degraded: bool) {
-        let degraded = (self.generation, is_degraded);
-        self.server.orders.give(|wishes| wishes.degraded = Some(degraded));
+        self.server.orders.give(|wishes| wishes.set_degraded(self.generation, is_degraded));
     }
 
     /// A server that wants other credentials wants them for everything, as when it says so to a call.
     fn tell_unauthorized(&self, error: &CallError) {
         if error.wants_authorization() {
-            self.server.orders.give(|wishes| wishes.unauthorized = Some(self.generation));
+            self.server.orders.give(|wishes| Wishes::raise(&mut wishes.unauthorized, self.generation));
         }
     }
 
@@ -230,7 +230,7 @@ impl Follower<'_> {
             tracing::warn!(%server, generation, list = kind.name(), %error, "a changed list could not be fetched; the old one stays, and it is tried again");
         }
         if matches!(*error, CallError::Timeout { dispatch: Dispatch::MayHaveLeft, .. }) {
-            self.server.orders.give(|wishes| wishes.suspect = Some(generation));
+            self.server.orders.give(|wishes| Wishes::raise(&mut wishes.suspect, generation));
         }
         self.tell_unauthorized(&error);
         let server = Arc::clone(server);

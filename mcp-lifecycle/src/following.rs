@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::CallError;
 use crate::server::Server;
-use crate::state::State;
+use crate::state::{DormantReason, State};
 
 /// What a server tells of changes, over all its connections: made by
 /// [`ServerHandle::follow`](crate::ServerHandle::follow).
@@ -180,7 +180,7 @@ impl Following {
                 () = server.until_state(is_over) => {}
                 () = server.pause_before_subscribing(failures) => {}
             }
-            open(server, filter, options, Wake::Never).await
+            open(server, filter, options, Wake::FromRest).await
         }));
     }
 }
@@ -188,8 +188,9 @@ impl Following {
 /// What a server that sleeps is woken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wake {
+    /// Nobody needed it: whoever follows it does, and what interrupted that was its going to rest.
+    FromRest,
     IfAsleep,
-    Never,
 }
 
 /// Opens a subscription as soon as the server is ready, however long that takes.
@@ -203,7 +204,7 @@ async fn open(
         let seen = server.moves();
         match server.state() {
             State::Ready { .. } => break,
-            State::Dormant { .. } if wake == Wake::IfAsleep => {
+            State::Dormant { why } if wake == Wake::IfAsleep || why != DormantReason::NotNeededYet => {
                 server.orders.give(|wishes| wishes.demand = true);
             }
             state if is_over(state) => return Err(server.over(CallOutcome::NotSent)),

@@ -123,8 +123,8 @@ impl ServerHandle {
 
     /// Follows the changes that `filter` names, over all connections of the server.
     ///
-    /// The first opening waits for the server as long as it takes, and wakes one that sleeps; later ones
-    /// do not. While it is open it keeps the server awake, as any subscription does. What the server does
+    /// The first opening waits for the server as long as it takes, and wakes one that sleeps; later ones wake
+    /// one that has gone to rest, not one that has yet to be needed. While it is open it keeps the server awake, as any subscription does. What the server does
     /// not tell is told by [`Following::next`], as everything is.
     pub fn follow(&self, filter: SubscriptionFilter, options: SubscribeOptions) -> Following {
         Following::new(self.newest(), filter, options)
@@ -144,7 +144,15 @@ impl ServerHandle {
     ///
     /// As [`Session::start_task`](mcp_session::Session::start_task).
     pub async fn start_task(&self, call: CallTool, options: CallOptions) -> Result<StartedTask, CallError> {
-        crate::call::start_task(&self.server, call, options).await
+        let mut options = options;
+        options.began.get_or_insert_with(Instant::now);
+        let mut server = self.newest();
+        loop {
+            match crate::call::start_task(&server, call.clone(), options.clone()).await {
+                Err(error) => server = server.heir(error)?,
+                done => return done,
+            }
+        }
     }
 
     /// Follows a task to its end and takes its result, see
@@ -167,7 +175,15 @@ impl ServerHandle {
         task_id: &str,
         options: CallOptions,
     ) -> Result<CallToolResult, CallError> {
-        crate::call::task_result(&self.server, task_id, options).await
+        let mut options = options;
+        options.began.get_or_insert_with(Instant::now);
+        let mut server = self.newest();
+        loop {
+            match crate::call::task_result(&server, task_id, options.clone()).await {
+                Err(error) => server = server.heir(error)?,
+                done => return done,
+            }
+        }
     }
 
     /// Tells the server that the roots have changed, if it is connected; see
@@ -215,6 +231,9 @@ impl ServerHandle {
     /// Follows the status: one value for each change of its state, of its breaker, or from or to
     /// [`degraded`](ServerStatus::degraded); who is slow sees the last. The figures in a value are those of
     /// the change; [`status`](Self::status) has those of now.
+    ///
+    /// It follows the server that has the name now. When that is replaced, it ends with
+    /// [`Stopped`](crate::State::Stopped): ask again for its successor.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<ServerStatus>> {
         self.newest().status.subscribe()
@@ -227,12 +246,16 @@ impl ServerHandle {
     ///
     /// Dropping the future changes nothing.
     pub async fn settled(&self, by: Instant) -> ServerStatus {
-        let server = self.newest();
-        server.catch_up(server.state(), by).await;
-        let settled = server.until_state(|state| state.is_settled());
-        // Late or not: the caller gets what is true now.
-        let _ = timeout_at(by, settled).await;
-        self.status()
+        loop {
+            let server = self.newest();
+            server.catch_up(server.state(), by).await;
+            let settled = server.until_state(|state| state.is_settled());
+            let is_late = timeout_at(by, settled).await.is_err();
+            // One that was replaced meanwhile has settled for good: what counts is its successor.
+            if is_late || Arc::ptr_eq(&server, &self.newest()) {
+                return self.status();
+            }
+        }
     }
 
     /// Replaces the connection `unwanted`; if another one has taken its place already, does nothing.
@@ -243,7 +266,8 @@ impl ServerHandle {
         self.newest().orders.give(|wishes| wishes.reconnect = wishes.reconnect.max(Some(unwanted)));
     }
 
-    /// Tries at once if the server is parked, backs off, sleeps or waits for credentials.
+    /// Tries at once if the server is parked, backs off, sleeps or waits for credentials. Calls that still
+    /// run on a connection that takes no more get the time of a [drain](crate::SupervisorOptions::drain).
     ///
     /// For new credentials, new configuration, or a person who does not want to wait.
     pub fn wake(&self) {
@@ -255,7 +279,9 @@ impl ServerHandle {
         self.newest().orders.give(|wishes| wishes.enabled = Some(true));
     }
 
-    /// Switches the server off: its connection is closed, calls are refused until it is switched on.
+    /// Switches the server off: calls are refused until it is switched on, running ones get the time of a
+    /// [drain](crate::SupervisorOptions::drain), then its connection is closed. A call that has not ended by
+    /// then ends with [`SessionGone`](mcp_session::CallError::SessionGone).
     pub fn disable(&self) {
         self.newest().orders.give(|wishes| wishes.enabled = Some(false));
     }

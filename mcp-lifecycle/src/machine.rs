@@ -11,19 +11,21 @@
 //!      │                            │   ├─ transient ─▶ Backoff ── timer ──▶ Connecting{g+1}
 //!      │                            │   ├─ permanent, or unproven too often ─▶ Parked ── timer ──▶ Connecting
 //!      │                            │   ├─ authorization ─▶ NeedsAuth
-//!      │                            │   └─ wrong era ─▶ Connecting{g+1} at once, no strike
+//!      │                            │   └─ session expired, wrong era ─▶ Connecting{g+1} at once, no strike
 //!      │                            └── Wake or Reconnect from Backoff, Parked, Dormant, NeedsAuth
 //!      │
 //!      └── every state ── Stop ─▶ Draining ── nothing of a connection left ─▶ Stopped
 //!
 //!   Ready{g} ── nobody has used it for so long, or it is old and nobody uses it ─▶ Dormant
-//!   Ready{g} ── a call is refused for want of credentials ─▶ NeedsAuth; the others on g may end
+//!   Ready{g} ── a call is refused for want of credentials ─▶ NeedsAuth
 //!   Ready{g} ── it is old and in use ─▶ Connecting{g+1}, once the calls on g have ended
 //! ```
 //!
 //! At most one connection exists at a time: *Connecting* first waits until the one before is `Gone`.
 //! A connection ends in two steps: `Lost` (no call can succeed any more, seen at once) and `Gone`
-//! (its task, streams and child are no more). Whatever is not drawn is [`Illegal`].
+//! (its task, streams and child are no more). One that works is left before it is ended, in the last three
+//! steps and by `Disable`: it takes no more calls, and those on it may end, within a limit that `Wake`
+//! shortens and `Reconnect` ends. Whatever is not drawn is [`Illegal`].
 
 mod action;
 mod event;
@@ -38,6 +40,7 @@ use crate::jitter::Jitter;
 use crate::park_probes::{ParkProbes, Prospect};
 use crate::recess::{Recess, RecessOptions, Verdict};
 use crate::state::{DormantReason, ParkReason, State};
+use crate::stop_plan::later;
 
 pub(crate) use action::{Action, Haste};
 pub(crate) use event::{Begin, Event, Loss, Usage};
@@ -57,6 +60,10 @@ pub(crate) struct Policy {
     pub(crate) park_after: u32,
     pub(crate) park_probe: Duration,
     pub(crate) stable_for: Duration,
+    /// How long the calls on a connection that is left may go on.
+    pub(crate) leave: Duration,
+    /// The same if somebody waits for that.
+    pub(crate) hurried: Duration,
     pub(crate) recess: RecessOptions,
 }
 
@@ -71,8 +78,8 @@ struct Existing {
 enum Phase {
     /// It broke, or its end was ordered: only `Gone` is still to come.
     Ending,
-    /// Its calls may end, and no more come.
-    Leaving,
+    /// Its calls may end, by then, and no more come.
+    Leaving { by: Instant },
     /// It is being made, or stands.
     Live,
 }
@@ -93,6 +100,10 @@ pub(crate) struct Machine {
     proven: bool,
     /// When the present connection counts as stable.
     stable_at: Option<Instant>,
+    /// The connection that was ready last.
+    last_up: u64,
+    /// Whether an expired session has been begun anew since the server last proved healthy.
+    renewed: bool,
     /// When the present connection is ended because nobody needs it, or because it is old.
     recess: Recess,
     ever_ready: bool,
@@ -120,6 +131,8 @@ impl Machine {
             unproven: 0,
             proven: false,
             stable_at: None,
+            last_up: 0,
+            renewed: false,
             ever_ready: false,
             era: None,
             corrected: false,
@@ -127,12 +140,17 @@ impl Machine {
         }
     }
 
+    /// Numbers connections from here on, before the first one.
+    pub(crate) fn count_from(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
     /// Takes an event at `now` and tells what to do about it.
     pub(crate) fn on(&mut self, event: Event, now: Instant) -> Result<Vec<Action>, Illegal> {
         let mut actions = Vec::new();
         match event {
             Event::Demand => self.on_demand(&mut actions),
-            Event::Disable => self.on_disable(&mut actions),
+            Event::Disable => self.on_disable(now, &mut actions),
             Event::Drained(generation) => self.on_drained(generation, &mut actions),
             Event::Enable(begin) => self.on_enable(begin, &mut actions),
             Event::Gone(generation) if self.exists(generation) => {
@@ -142,16 +160,16 @@ impl Machine {
                 self.on_lost(generation, loss, now, &mut actions);
             }
             Event::Proven(generation) => self.on_proven(generation),
-            Event::Reconnect(unwanted) => self.on_reconnect(unwanted, &mut actions),
+            Event::Reconnect(unwanted) => self.on_reconnect(unwanted, now, &mut actions),
             Event::Resumed => self.on_resumed(&mut actions),
             Event::Stop => self.on_stop(&mut actions),
             Event::Tick => self.on_tick(now, &mut actions),
             Event::Up(generation, era) if self.exists(generation) && !self.is_up(generation) => {
                 self.on_up(generation, era, now, &mut actions);
             }
-            Event::Unauthorized(generation) => self.on_unauthorized(generation, &mut actions),
+            Event::Unauthorized(generation) => self.on_unauthorized(generation, now, &mut actions),
             Event::Used(generation, usage) => self.on_used(generation, usage, now, &mut actions),
-            Event::Wake => self.on_wake(&mut actions),
+            Event::Wake => self.on_wake(now, &mut actions),
             Event::Gone(_) | Event::Lost(..) | Event::Up(..) => {
                 return Err(Illegal { event, state: self.state });
             }
@@ -165,12 +183,11 @@ impl Machine {
             State::Backoff { until, .. } => Some(until),
             State::Parked { next_probe, .. } => Some(next_probe),
             State::Ready { .. } => self.stable_at.into_iter().chain(self.recess.next_deadline()).min(),
-            State::Connecting { .. }
-            | State::Disabled
-            | State::Dormant { .. }
-            | State::Draining
-            | State::NeedsAuth
-            | State::Stopped => None,
+            // Whoever stops it has limits of their own.
+            State::Draining | State::Stopped => None,
+            State::Connecting { .. } | State::Disabled | State::Dormant { .. } | State::NeedsAuth => {
+                self.leaving()
+            }
         }
     }
 
@@ -194,11 +211,14 @@ impl Machine {
         }
     }
 
-    fn on_disable(&mut self, actions: &mut Vec<Action>) {
-        if !matches!(self.state, State::Disabled | State::Draining | State::Stopped) {
-            self.end_present(actions);
-            self.state = State::Disabled;
+    fn on_disable(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        match self.state {
+            State::Disabled | State::Draining | State::Stopped => return,
+            State::Ready { .. } => self.leave_present(self.policy.hurried, now, actions),
+            _ if self.leaving().is_some() => self.hurry(now),
+            _ => self.end_present(actions),
         }
+        self.state = State::Disabled;
     }
 
     fn on_drained(&mut self, generation: u64, actions: &mut Vec<Action>) {
@@ -208,7 +228,7 @@ impl Machine {
                 actions.push(Action::Retract(generation));
                 self.close(generation, actions);
             }
-            Some(Phase::Leaving) => self.close(generation, actions),
+            Some(Phase::Leaving { .. }) => self.close(generation, actions),
             _ => {}
         }
     }
@@ -247,10 +267,10 @@ impl Machine {
         if self.state == State::Draining {
             return;
         }
-        if was_ready && loss != Loss::Auth {
+        if was_ready && !matches!(loss, Loss::Auth | Loss::Expired) {
             actions.push(Action::Strike(generation));
         }
-        if self.era_was_wrong(loss, was_ready) {
+        if self.era_was_wrong(loss, was_ready) || self.session_has_expired(loss, was_ready) {
             self.connect(Haste::AtOnce, actions);
             return;
         }
@@ -278,34 +298,41 @@ impl Machine {
         } else if at_once {
             self.connect(Haste::Paced, actions);
         } else {
-            self.state = State::Backoff { attempt: self.attempt(), until: now + delay };
+            self.state = State::Backoff { attempt: self.attempt(), until: later(now, delay) };
         }
     }
 
+    /// A connection may be lost in the moment in which its first call succeeds: that was health as well. An
+    /// attempt that has its number already keeps it.
     fn on_proven(&mut self, generation: u64) {
-        if self.state == (State::Ready { generation }) {
+        if generation == self.last_up {
             self.prove();
         }
     }
 
     fn prove(&mut self) {
         self.proven = true;
+        self.renewed = false;
         self.unproven = 0;
         self.park_probes.on_proven();
     }
 
-    fn on_reconnect(&mut self, unwanted: u64, actions: &mut Vec<Action>) {
+    fn on_reconnect(&mut self, unwanted: u64, now: Instant, actions: &mut Vec<Action>) {
         if unwanted != self.generation {
             return; // Somebody else was faster.
         }
         match self.state {
-            // Not begun yet: it still waits for its predecessor's end.
-            State::Connecting { generation, .. } if !self.exists(generation) => {}
+            // Not begun yet: it still waits for its predecessor's end, which need not take its time.
+            State::Connecting { generation, .. } if !self.exists(generation) => self.end_present(actions),
             State::Connecting { .. } | State::Ready { .. } => {
                 self.end_present(actions);
                 self.connect(Haste::AtOnce, actions);
             }
-            _ => self.on_wake(actions),
+            State::Disabled | State::Draining | State::Stopped => {}
+            State::Backoff { .. } | State::Dormant { .. } | State::NeedsAuth | State::Parked { .. } => {
+                self.end_present(actions);
+                self.on_wake(now, actions);
+            }
         }
     }
 
@@ -326,7 +353,7 @@ impl Machine {
             State::Draining | State::Stopped => return,
             State::Ready { generation } => actions.extend([Action::Refuse, Action::Drain(generation)]),
             // Its calls have their time already.
-            _ if self.is_leaving() => actions.push(Action::Refuse),
+            _ if self.leaving().is_some() => actions.push(Action::Refuse),
             _ => {
                 actions.push(Action::Refuse);
                 self.end_present(actions);
@@ -344,7 +371,9 @@ impl Machine {
         }
         match self.state {
             State::Backoff { .. } | State::Parked { .. } => self.connect(Haste::Paced, actions),
-            _ => self.on_tick_while_ready(now, actions),
+            State::Ready { .. } => self.on_tick_while_ready(now, actions),
+            // The time of the calls on a connection that is left is over.
+            _ => self.end_present(actions),
         }
     }
 
@@ -360,9 +389,9 @@ impl Machine {
     }
 
     /// Other calls on the connection may end: the server has let them in.
-    fn on_unauthorized(&mut self, generation: u64, actions: &mut Vec<Action>) {
+    fn on_unauthorized(&mut self, generation: u64, now: Instant, actions: &mut Vec<Action>) {
         if self.state == (State::Ready { generation }) {
-            self.leave_present(actions);
+            self.leave_present(self.policy.leave, now, actions);
             self.state = State::NeedsAuth;
         }
     }
@@ -374,11 +403,12 @@ impl Machine {
         match self.recess.on_look(usage, now) {
             Verdict::Keep => {}
             Verdict::Rest(why) => {
-                self.end_present(actions);
+                // A call may have begun since the look.
+                self.leave_present(self.policy.leave, now, actions);
                 self.state = State::Dormant { why };
             }
             Verdict::Replace => {
-                self.leave_present(actions);
+                self.leave_present(self.policy.leave, now, actions);
                 self.connect(Haste::Paced, actions);
             }
         }
@@ -389,22 +419,24 @@ impl Machine {
             return; // Made too late: its end has been ordered already.
         }
         self.state = State::Ready { generation };
+        self.last_up = generation;
         self.ever_ready = true;
         self.era = Some(era);
         self.corrected = false;
         self.proven = false;
-        self.stable_at = Some(now + self.policy.stable_for);
+        self.stable_at = Some(later(now, self.policy.stable_for));
         self.recess.on_up(now);
         actions.push(Action::Publish(generation));
     }
 
-    fn on_wake(&mut self, actions: &mut Vec<Action>) {
-        if let State::Backoff { .. } | State::Dormant { .. } | State::NeedsAuth | State::Parked { .. } =
-            self.state
-        {
-            // Whoever wants it now does not want to wait for calls that go on elsewhere.
-            self.end_present(actions);
-            self.connect(Haste::AtOnce, actions);
+    fn on_wake(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        match self.state {
+            State::Backoff { .. } | State::Dormant { .. } | State::NeedsAuth | State::Parked { .. } => {
+                self.connect(Haste::AtOnce, actions);
+                self.hurry(now);
+            }
+            State::Connecting { .. } => self.hurry(now),
+            State::Disabled | State::Draining | State::Ready { .. } | State::Stopped => {}
         }
     }
 
@@ -425,7 +457,7 @@ impl Machine {
 
     /// Orders the end of the present connection, unless it is ending already.
     fn end_present(&mut self, actions: &mut Vec<Action>) {
-        if let Some(Existing { generation, phase: Phase::Live | Phase::Leaving }) = self.existing {
+        if let Some(Existing { generation, phase: Phase::Live | Phase::Leaving { .. } }) = self.existing {
             if self.state.is_ready() {
                 actions.push(Action::Retract(generation));
             }
@@ -433,11 +465,19 @@ impl Machine {
         }
     }
 
-    /// Lets no more calls onto the present connection, and ends it when those on it have ended.
-    fn leave_present(&mut self, actions: &mut Vec<Action>) {
+    /// Lets no more calls onto the present connection, and ends it when those on it have ended, or when
+    /// their time is over.
+    fn leave_present(&mut self, limit: Duration, now: Instant, actions: &mut Vec<Action>) {
         let Some(existing) = &mut self.existing else { return };
-        existing.phase = Phase::Leaving;
+        existing.phase = Phase::Leaving { by: later(now, limit) };
         actions.extend([Action::Retract(existing.generation), Action::Drain(existing.generation)]);
+    }
+
+    /// Somebody waits until the connection that is left has ended.
+    fn hurry(&mut self, now: Instant) {
+        if let Some(Existing { phase: Phase::Leaving { by }, .. }) = &mut self.existing {
+            *by = later(now, self.policy.hurried).min(*by);
+        }
     }
 
     fn close(&mut self, generation: u64, actions: &mut Vec<Action>) {
@@ -451,7 +491,7 @@ impl Machine {
             self.era = None;
         }
         let after = self.park_probes.on_park(prospect, &mut self.jitter);
-        self.state = State::Parked { why, next_probe: now + after };
+        self.state = State::Parked { why, next_probe: later(now, after) };
     }
 
     fn finish(&mut self, actions: &mut Vec<Action>) {
@@ -475,6 +515,14 @@ impl Machine {
         true
     }
 
+    /// Whether the loss says only that the server has forgotten the session: a new one is begun.
+    ///
+    /// Once between two proofs of health: a server that lets nothing but handshakes succeed is a failing
+    /// server.
+    fn session_has_expired(&mut self, loss: Loss, was_ready: bool) -> bool {
+        loss == Loss::Expired && was_ready && !std::mem::replace(&mut self.renewed, true)
+    }
+
     fn exists(&self, generation: u64) -> bool {
         self.existing.is_some_and(|existing| existing.generation == generation)
     }
@@ -484,8 +532,12 @@ impl Machine {
         self.existing.filter(|existing| existing.generation == generation).map(|existing| existing.phase)
     }
 
-    fn is_leaving(&self) -> bool {
-        self.existing.is_some_and(|existing| existing.phase == Phase::Leaving)
+    /// Until when the calls on a connection that is left may go on, if there is one.
+    fn leaving(&self) -> Option<Instant> {
+        match self.existing {
+            Some(Existing { phase: Phase::Leaving { by }, .. }) => Some(by),
+            _ => None,
+        }
     }
 
     fn is_up(&self, generation: u64) -> bool {

@@ -96,6 +96,13 @@ pub struct ServerOptions {
     pub keepalive: KeepaliveOptions,
     /// When it is let go although it is well. Off by default.
     pub recess: RecessOptions,
+    /// How long running calls may go on when their connection takes no more, because it is old, is not used,
+    /// or lacks credentials. Default 300 s.
+    ///
+    /// Calls that wait for the next connection wait for their end. Whoever
+    /// [wakes](crate::ServerHandle::wake) the server then shortens that to
+    /// [`SupervisorOptions::drain`], and a [reconnect](crate::ServerHandle::reconnect) ends them.
+    pub leave_limit: Duration,
     /// How often a call may be sent at all, if repeating it is safe. Default 3.
     ///
     /// Whatever this says, a tool call that a server over HTTP refuses because its headers do not fit
@@ -123,6 +130,7 @@ impl Default for ServerOptions {
             stable_for: Duration::from_secs(30),
             keepalive: KeepaliveOptions::default(),
             recess: RecessOptions::default(),
+            leave_limit: Duration::from_secs(300),
             attempts: 3,
             idempotent_tools: BTreeSet::new(),
         }
@@ -167,6 +175,8 @@ impl ServerOptions {
         with_keepalive: keepalive: KeepaliveOptions;
         /// Sets when it is let go although it is well.
         with_recess: recess: RecessOptions;
+        /// Sets how long running calls may go on when their connection takes no more.
+        with_leave_limit: leave_limit: Duration;
         /// Sets how often a call may be sent.
         with_attempts: attempts: u32;
         /// Sets which tools may be repeated.
@@ -180,12 +190,16 @@ impl ServerOptions {
         self
     }
 
-    pub(crate) fn policy(&self) -> Policy {
+    /// What the machine of the server goes by, under a supervisor that gives running calls this time when
+    /// somebody waits for their end.
+    pub(crate) fn policy(&self, drain: Duration) -> Policy {
         Policy {
             backoff: self.backoff.clone(),
             park_after: self.park_after,
             park_probe: self.park_probe,
             stable_for: self.stable_for,
+            leave: self.leave_limit,
+            hurried: drain.min(self.leave_limit),
             recess: self.recess.clone(),
         }
     }
@@ -206,7 +220,8 @@ pub type KillHook = Arc<dyn Fn() + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SupervisorOptions {
-    /// How long running calls may go on when it shuts down. Default 5 s.
+    /// How long running calls may go on when it shuts down, or when their server is removed, replaced or
+    /// switched off. Default 5 s.
     pub drain: Duration,
     /// How long shutting down may take as a whole, not counting time in which the runtime stood still;
     /// see [`Supervisor::shutdown`](crate::Supervisor::shutdown). Default 10 s.

@@ -44,6 +44,20 @@ pub(crate) struct Wishes {
     pub(crate) unauthorized: Option<u64>,
 }
 
+impl Wishes {
+    /// The latest of these connections counts: what a late caller tells of an earlier one is old news.
+    pub(crate) fn raise(of: &mut Option<u64>, generation: u64) {
+        *of = (*of).max(Some(generation));
+    }
+
+    /// As [`raise`](Self::raise), with what is so on that connection; the last word on it counts.
+    pub(crate) fn set_degraded(&mut self, generation: u64, is_degraded: bool) {
+        if self.degraded.is_none_or(|(of, _)| of <= generation) {
+            self.degraded = Some((generation, is_degraded));
+        }
+    }
+}
+
 impl Orders {
     pub(crate) fn give(&self, wish: impl FnOnce(&mut Wishes)) {
         let mut given = self.lock();
@@ -82,6 +96,20 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn old_news_of_an_earlier_connection_displaces_no_later_one() {
+        let mut wishes = Wishes::default();
+        for generation in [2, 1] {
+            Wishes::raise(&mut wishes.proven, generation);
+            wishes.set_degraded(generation, true);
+        }
+        assert_eq!((wishes.proven, wishes.degraded), (Some(2), Some((2, true))));
+        wishes.set_degraded(2, false);
+        assert_eq!(wishes.degraded, Some((2, false)));
+        Wishes::raise(&mut wishes.proven, 3);
+        assert_eq!(wishes.proven, Some(3));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn orders_add_up_until_they_are_taken() {

@@ -17,8 +17,8 @@ pub struct RecessOptions {
     /// what the server asks or tells by itself, is no use.
     pub idle: Option<Duration>,
     /// How long one connection may last. Then it takes no more calls: if nobody uses it, the server is
-    /// stopped as above. Otherwise running calls end in their own time, new ones wait, and the next
-    /// connection follows. Default `None`: as long as it works.
+    /// stopped as above. Otherwise running calls end within
+    /// [`leave_limit`](crate::ServerOptions::leave_limit), new ones wait, and the next connection follows. Default `None`: as long as it works.
     pub age: Option<Duration>,
 }
 

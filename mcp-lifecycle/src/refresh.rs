@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::stop_plan::later;
+
 /// When a list is fetched anew because its server says that it has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -109,11 +111,11 @@ impl Refresh {
                 Weather::Fair
             }
             Phase::Quiet => match self.ended {
-                Some(ended) if now < ended + self.spacing => self.again(ended),
+                Some(ended) if now < later(ended, self.spacing) => self.again(ended),
                 _ => {
                     self.spacing = self.options.spacing;
                     self.is_stormy = false;
-                    self.phase = Phase::Due(now + self.options.gather);
+                    self.phase = Phase::Due(later(now, self.options.gather));
                     Weather::Fair
                 }
             },
@@ -134,7 +136,7 @@ impl Refresh {
     }
 
     fn again(&mut self, ended: Instant) -> Weather {
-        self.phase = Phase::Due(ended + self.spacing);
+        self.phase = Phase::Due(later(ended, self.spacing));
         let before = self.is_stormy;
         self.is_stormy = self.spacing >= self.options.cap;
         self.spacing = self.spacing.saturating_mul(2).min(self.options.cap.max(self.options.spacing));

@@ -110,14 +110,14 @@ impl Server {
         let uses = (!options.recess.is_off()).then(Uses::default);
         // What its owner will make of it first, so that nobody sees a state that never was.
         let state = match options.begin() {
-            Some(Begin::Now) => State::Connecting { generation: 1, attempt: 1 },
+            Some(Begin::Now) => State::Connecting { generation: succession.generation() + 1, attempt: 1 },
             Some(Begin::OnDemand) => State::Dormant { why: DormantReason::NotNeededYet },
             None => State::Disabled,
         };
         let status = ServerStatus {
             name: Arc::clone(&name),
             state,
-            generation: 0,
+            generation: succession.generation(),
             degraded: false,
             in_flight: 0,
             waiting: 0,
@@ -305,8 +305,21 @@ impl Server {
     }
 
     /// Publishes that the state has moved, once for each move.
+    ///
+    /// *Stopped* is final, whoever was first: whoever retires a server may be faster than an owner that is
+    /// still in the middle of a step.
     pub(crate) fn announce(&self, change: impl FnOnce(&mut ServerStatus)) {
-        let status = self.publish(change);
+        let mut is_over = false;
+        let status = self.publish(|status| {
+            is_over = status.state == State::Stopped;
+            if !is_over {
+                change(status);
+            }
+        });
+        if is_over {
+            return;
+        }
+        self.succession.on_connection(status.generation);
         meter::moved(&self.name, status.state.name());
         self.moves.fetch_add(1, Ordering::Release);
         self.moved.ring();
@@ -331,9 +344,7 @@ impl Server {
         self.gate.close();
         self.set_offer(None);
         self.end_count();
-        if self.state() != State::Stopped {
-            self.announce(|status| status.state = State::Stopped);
-        }
+        self.announce(|status| status.state = State::Stopped);
         if self.ended.get().is_none() {
             let elapsed = self.runtime.plan.get().map_or(Duration::ZERO, |plan| plan.began.elapsed());
             self.ended.set(ServerReport::abandoned(Arc::clone(&self.name), elapsed, why));
@@ -343,6 +354,7 @@ impl Server {
 
     pub(crate) fn mark_removed(&self) {
         self.is_removed.store(true, Ordering::Release);
+        self.succession.end();
     }
 
     pub(crate) fn is_removed(&self) -> bool {
@@ -365,6 +377,11 @@ impl Server {
         self.succession.is_replaced()
     }
 
+    /// The newest connection of those that have had its name; 0 before the first.
+    pub(crate) fn newest_generation(&self) -> u64 {
+        self.succession.generation()
+    }
+
     /// The server that has taken the place of this one.
     pub(crate) fn successor(&self) -> Option<Arc<Self>> {
         self.succession.successor()
@@ -373,7 +390,9 @@ impl Server {
     /// The server on which a call is made that ended here with `error`; the error itself if there is none.
     pub(crate) fn heir(&self, error: CallError) -> Result<Arc<Self>, CallError> {
         match error {
-            CallError::Replaced { outcome: CallOutcome::NotSent, .. } => self.successor().ok_or(error),
+            CallError::Replaced { outcome: CallOutcome::NotSent, .. } => {
+                self.successor().ok_or_else(|| self.over(CallOutcome::NotSent))
+            }
             error => Err(error),
         }
     }
@@ -383,12 +402,14 @@ impl Server {
         self.is_removed() || self.is_replaced() || self.runtime.is_closing()
     }
 
-    /// The error of a call that comes too late.
+    /// The error of a call that comes too late. One that was not sent ends like its name does, if nobody
+    /// has that any more.
     pub(crate) fn over(&self, outcome: CallOutcome) -> CallError {
         let server = Arc::clone(&self.name);
-        if self.is_replaced() {
+        let has_heir = self.successor().is_some();
+        if self.is_replaced() && (has_heir || outcome != CallOutcome::NotSent) {
             CallError::Replaced { server, outcome }
-        } else if self.is_removed() {
+        } else if self.is_removed() || self.succession.has_ended() {
             CallError::Removed { server, outcome }
         } else {
             CallError::ShuttingDown { server, outcome }

@@ -1,5 +1,5 @@
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::server::Server;
 
@@ -8,31 +8,74 @@ use crate::server::Server;
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
     is_replaced: AtomicBool,
-    /// Shared by all that have had the name; the registry keeps the one that has it.
-    newest: Arc<Mutex<Weak<Server>>>,
+    /// What all that have had the name know of it.
+    name: Arc<Name>,
+}
+
+#[derive(Debug, Default)]
+struct Name {
+    holder: Mutex<Holder>,
+    /// The newest connection that anybody of the name has asked for: a successor counts on from there, so
+    /// that a number never means two connections.
+    generation: AtomicU64,
+}
+
+/// Who has a name; the registry keeps it.
+#[derive(Debug, Default)]
+struct Holder {
+    newest: Weak<Server>,
+    /// It was removed, and with it the name. Known also when nothing else is left of it.
+    is_removed: bool,
 }
 
 impl Succession {
     /// The succession of the server that takes the place of this one.
     pub(crate) fn next(&self) -> Self {
-        Self { is_replaced: AtomicBool::new(false), newest: Arc::clone(&self.newest) }
+        Self { is_replaced: AtomicBool::new(false), name: Arc::clone(&self.name) }
     }
 
     /// Another server has the name from now on.
     pub(crate) fn pass_to(&self, newest: &Arc<Server>) {
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(newest);
+        let mut holder = self.holder();
+        *holder = Holder { newest: Arc::downgrade(newest), is_removed: false };
+        // Under the lock: see `end`.
         self.is_replaced.store(true, Ordering::Release);
+    }
+
+    /// Nobody has the name any more, unless this server had given it away before.
+    pub(crate) fn end(&self) {
+        let mut holder = self.holder();
+        holder.is_removed |= !self.is_replaced();
     }
 
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced.load(Ordering::Acquire)
     }
 
-    /// The server that has the name now, if this one was replaced and that was not removed since.
+    /// Whether the last server of the name was removed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.holder().is_removed
+    }
+
+    /// The server that has the name now, if this one was replaced and that was not forgotten since.
     pub(crate) fn successor(&self) -> Option<Arc<Server>> {
         if !self.is_replaced() {
             return None;
         }
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+        self.holder().newest.upgrade()
+    }
+
+    /// The newest connection of the name; 0 before the first.
+    pub(crate) fn generation(&self) -> u64 {
+        self.name.generation.load(Ordering::Acquire)
+    }
+
+    /// This connection was asked for.
+    pub(crate) fn on_connection(&self, generation: u64) {
+        self.name.generation.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    fn holder(&self) -> MutexGuard<'_, Holder> {
+        self.name.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -23,8 +23,8 @@ impl Uses {
         Use(self)
     }
 
-    /// Whether the server is used now. A call that begins a moment later finds the gate shut, was not sent,
-    /// and waits for the next connection.
+    /// Whether the server is used now. A call that begins a moment later either finds the gate shut, was not
+    /// sent and waits for the next connection, or got in before and is given its time.
     pub(crate) fn look(&self, subscriptions: usize) -> Usage {
         if self.running.load(Ordering::SeqCst) > 0 {
             Usage::Busy

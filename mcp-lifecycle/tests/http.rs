@@ -12,7 +12,7 @@ mod support;
 
 use std::time::Duration;
 
-use mcp_lifecycle::{ServerOptions, State};
+use mcp_lifecycle::{BackoffOptions, BreakerState, ServerOptions, State};
 use mcp_proto::{CallTool, ListTools, RawJson};
 use mcp_session::{CallError, CallOptions, CallOutcome, ListLimits};
 use mcp_transport::testing::checks::isolated;
@@ -53,7 +53,7 @@ fn a_server_over_http_is_ready_called_and_shut_down_in_both_eras_and_forms() {
 
 #[test]
 fn f062_a_lost_session_is_begun_anew_once_and_each_call_runs_at_most_once() {
-    isolated(async |test| {
+    isolated(async |_| {
         let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(Duration::from_secs(30)));
         let host = HttpHost::bind(script.clone(), HttpAnswers::Json).await;
         let client = async {
@@ -82,11 +82,36 @@ fn f062_a_lost_session_is_begun_anew_once_and_each_call_runs_at_most_once() {
                 }
             }
             server.call(echo(), CallOptions::default()).await.unwrap();
+            let status = server.status();
+            assert_eq!((status.losses, status.breaker), (0, BreakerState::Closed), "nobody has failed");
             let lost = under_way.await.unwrap().unwrap_err();
             assert_eq!(lost.outcome(), mcp_session::CallOutcome::Unknown, "{lost}");
             assert_eq!(host.sessions(), 2, "one new session for all");
             assert_eq!(script.log().runs("slow"), 1);
-            test.expect_log(tracing::Level::WARN, "connection lost");
+            supervisor.shutdown().await;
+        };
+        host.beside(client).await;
+    });
+}
+
+#[test]
+fn f062_a_server_that_forgets_its_sessions_again_and_again_is_never_kept_waiting() {
+    isolated(async |_| {
+        let script = ServerScript::legacy();
+        let host = HttpHost::bind(script.clone(), HttpAnswers::Json).await;
+        let client = async {
+            // One delay would be felt: nothing is random about it but its length.
+            let backoff = BackoffOptions::default()
+                .with_first(Duration::from_secs(3600))
+                .with_cap(Duration::from_secs(3600));
+            let (supervisor, server) = start(&host.url(), ServerOptions::default().with_backoff(backoff));
+            for sessions in 1..=12 {
+                server.call(echo(), CallOptions::default()).await.unwrap();
+                assert_eq!(host.sessions(), sessions);
+                host.forget_sessions();
+            }
+            let status = server.status();
+            assert_eq!((status.losses, status.breaker), (0, BreakerState::Closed));
             supervisor.shutdown().await;
         };
         host.beside(client).await;

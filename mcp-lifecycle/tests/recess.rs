@@ -14,15 +14,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use mcp_lifecycle::{DormantReason, KeepaliveOptions, RecessOptions, ServerHandle, ServerOptions, State};
+use mcp_lifecycle::{
+    CallError, DormantReason, FollowEvent, KeepaliveOptions, RecessOptions, ServerHandle, ServerOptions,
+    State,
+};
 use mcp_proto::SubscriptionFilter;
-use mcp_session::{CallOptions, SubscribeOptions, SubscriptionEvent};
+use mcp_session::{CallOptions, CallOutcome, SubscribeOptions, SubscriptionEvent};
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
 use serde_json::json;
 use support::{Bench, echo, milliseconds, plain, ready, seconds, tool, until};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a person wants of a server.
+type Order = fn(&ServerHandle);
 
 fn idle(limit: Duration) -> ServerOptions {
     plain().with_recess(RecessOptions::default().with_idle(Some(limit)))
@@ -189,6 +196,77 @@ async fn shutting_down_while_an_old_server_is_replaced_is_no_different() {
     hung.unwrap_err();
     assert_eq!(began.elapsed(), seconds(5));
     assert_eq!(report.servers[0].calls_cancelled, 1);
+    bench.end().await;
+}
+
+/// A server that is old while this call runs, one second after it has become old.
+async fn old_in_use(bench: &mut Bench) -> (ServerHandle, JoinHandle<Result<(), CallError>>, Instant) {
+    let server = bench.add("one", &ServerScript::legacy(), aged(MINUTE));
+    ready(&server).await;
+    let caller = server.clone();
+    let hung = tokio::spawn(async move {
+        let hours = 8 * 60 * MINUTE;
+        let options = CallOptions::default().with_timeout(hours).with_deadline(Instant::now() + hours);
+        caller.call(tool("hang"), options).await.map(drop)
+    });
+    sleep(MINUTE).await;
+    let left = Instant::now();
+    sleep(seconds(1)).await; // it has been left
+    assert_eq!(server.status().state, State::Connecting { generation: 2, attempt: 1 });
+    (server, hung, left)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_hours_keeps_others_from_the_next_connection_for_five_minutes_at_most() {
+    let mut bench = Bench::new();
+    let (server, hung, left) = old_in_use(&mut bench).await;
+    let options = CallOptions::default().with_timeout(6 * MINUTE).with_deadline(left + 7 * MINUTE);
+    server.call(echo(), options).await.unwrap();
+    assert_eq!(left.elapsed(), 5 * MINUTE);
+    assert_eq!(hung.await.unwrap().unwrap_err().outcome(), CallOutcome::Unknown);
+    assert_eq!(server.status().losses, 0);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_want_to_wait_for_an_old_connection_hurries_or_ends_it() {
+    let orders: [(Order, u64); 2] = [(|server| server.wake(), 5), (|server| server.reconnect(2), 0)];
+    for (order, limit) in orders {
+        let mut bench = Bench::new();
+        let (server, hung, _) = old_in_use(&mut bench).await;
+        let ordered = Instant::now();
+        order(&server);
+        server.call(echo(), CallOptions::default()).await.unwrap();
+        assert_eq!(ordered.elapsed(), seconds(limit));
+        hung.await.unwrap().unwrap_err();
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_follows_a_server_wakes_it_when_it_went_to_rest_before_it_was_followed_again() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, idle(MINUTE));
+    let listening = json!({"tools": {"listChanged": true}});
+    let connect = async || {
+        let peer = connector.next_peer().await;
+        support::accept_initialize_with(&peer, listening.clone()).await;
+        support::answer_tools(&peer).await;
+        peer
+    };
+    let peer = connect().await;
+    let mut wanted = SubscriptionFilter::default();
+    wanted.tools_list_changed = true;
+    let mut following = server.follow(wanted, SubscribeOptions::default());
+    assert!(matches!(following.next().await, Some(FollowEvent::Opened { .. })));
+    drop(peer); // it breaks, and nobody waits for what is told
+    let second = connect().await;
+    dormant(&server).await;
+    drop(second);
+    assert!(matches!(following.next().await, Some(FollowEvent::Interrupted(_))));
+    let (event, _peer) = tokio::join!(following.next(), connect());
+    assert!(matches!(event, Some(FollowEvent::Reopened { .. })), "{event:?}");
     bench.end().await;
 }
 

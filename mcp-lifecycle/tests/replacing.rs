@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use mcp_lifecycle::{
-    AddError, BreakerState, CallError, ServerEvent, ServerHandle, ServerOptions, ServerSpec, ServerStatus,
-    Startup, State,
+    AddError, BreakerState, CallError, FollowEnd, FollowEvent, ServerEvent, ServerHandle, ServerOptions,
+    ServerSpec, ServerStatus, Startup, State,
 };
 use mcp_proto::SubscriptionFilter;
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions};
@@ -67,7 +67,7 @@ async fn f149_a_replaced_server_finishes_its_calls_and_everybody_else_gets_the_n
     assert_eq!(began.elapsed(), seconds(2), "the new one begins when the old one has ended");
     assert_eq!((old.log().runs("slow"), old.log().runs("echo"), new.log().runs("echo")), (1, 0, 2));
     assert!(old.log().cancelled().is_empty());
-    assert_eq!(before.status().state, State::Ready { generation: 1 }, "the handle stands for the new one");
+    assert_eq!(before.status().state, State::Ready { generation: 2 }, "the handle stands for the new one");
     assert_eq!(bench.moves("one"), ["connecting", "ready", "draining", "stopped", "connecting", "ready"]);
     assert_eq!(bench.supervisor.servers().len(), 1);
     drop(peers);
@@ -176,11 +176,12 @@ async fn a_server_in_any_state_is_replaced_and_the_new_one_begins_anew() {
         let options = options(&connector);
         let before = bench.add_by_hand("one", &connector, options);
         until(&before, |status| (status.state.name() == state).then_some(())).await;
+        let made = before.status().generation;
         let script = ServerScript::legacy();
         let after = bench.supervisor.replace(spec(&served(&script, &mut peers))).unwrap();
         after.call(echo(), CallOptions::default()).await.unwrap();
         let status = before.status();
-        assert_eq!((status.state, status.losses), (State::Ready { generation: 1 }, 0), "{state}");
+        assert_eq!((status.state, status.losses), (State::Ready { generation: made + 1 }, 0), "{state}");
         assert_eq!(status.breaker, BreakerState::Closed);
         drop(peers);
         bench.end().await;
@@ -254,7 +255,7 @@ async fn whoever_follows_a_server_follows_the_one_that_takes_its_place() {
     let mut wanted = SubscriptionFilter::default();
     wanted.tools_list_changed = true;
     let mut following = server.follow(wanted, SubscribeOptions::default());
-    assert!(matches!(following.next().await, Some(mcp_lifecycle::FollowEvent::Opened { .. })));
+    assert!(matches!(following.next().await, Some(FollowEvent::Opened { .. })));
     bench.supervisor.replace(spec(&new)).unwrap();
     let again = async {
         let peer = new.next_peer().await;
@@ -263,9 +264,118 @@ async fn whoever_follows_a_server_follows_the_one_that_takes_its_place() {
         peer
     };
     let (events, _peer) = tokio::join!(async { (following.next().await, following.next().await) }, again);
-    assert!(matches!(events.0, Some(mcp_lifecycle::FollowEvent::Interrupted(_))), "{events:?}");
-    assert!(matches!(events.1, Some(mcp_lifecycle::FollowEvent::Reopened { .. })), "{events:?}");
+    assert!(matches!(events.0, Some(FollowEvent::Interrupted(_))), "{events:?}");
+    assert!(matches!(events.1, Some(FollowEvent::Reopened { .. })), "{events:?}");
     bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f149_a_server_that_is_switched_off_finishes_its_calls_or_has_the_time_of_a_drain() {
+    for (name, limit, finishes) in [("slow", 2, true), ("hang", 5, false)] {
+        let mut bench = Bench::new();
+        let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(seconds(2)));
+        let server = bench.add("one", &script, plain());
+        ready(&server).await;
+        let mut running = Box::pin(server.call(tool(name), CallOptions::default()));
+        assert!(running.as_mut().now_or_never().is_none());
+        let began = Instant::now();
+        server.disable();
+        assert_eq!(server.settled(in_seconds(1)).await.state, State::Disabled);
+        assert!(is_disabled(&server).await, "new ones are refused at once");
+        let ended = running.await;
+        assert_eq!((ended.is_ok(), began.elapsed()), (finishes, seconds(limit)), "{ended:?}");
+        assert_eq!(script.log().cancelled().len(), usize::from(!finishes));
+        server.enable();
+        server.call(echo(), CallOptions::default()).await.unwrap();
+        assert_eq!(server.status().losses, 0);
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn i14_a_reconnect_that_rejects_a_connection_of_the_old_server_does_not_touch_the_new_one() {
+    let mut bench = Bench::new();
+    let mut peers = JoinSet::new();
+    let before = bench.add("one", &ServerScript::legacy(), plain());
+    let seen = ready(&before).await;
+    // Several come in between, and none of them makes a connection.
+    let connectors: Vec<_> = (0..3).map(|_| served(&ServerScript::legacy(), &mut peers)).collect();
+    for connector in &connectors {
+        bench.supervisor.replace(spec(connector)).unwrap();
+    }
+    before.call(echo(), CallOptions::default()).await.unwrap();
+    before.reconnect(seen);
+    let status = before.settled(in_seconds(60)).await;
+    assert_eq!(status.state, State::Ready { generation: seen + 1 });
+    assert_eq!(connectors[2].attempts(), 1);
+    drop(peers);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_server_to_settle_waits_for_the_one_that_takes_its_place() {
+    let mut bench = Bench::new();
+    let mut peers = JoinSet::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain()); // nobody answers there
+    until(&server, |status| matches!(status.state, State::Connecting { .. }).then_some(())).await;
+    let mut settled = Box::pin(server.settled(in_seconds(30)));
+    assert!(settled.as_mut().now_or_never().is_none());
+    bench.supervisor.replace(spec(&served(&ServerScript::legacy(), &mut peers))).unwrap();
+    let status = settled.await;
+    assert!(status.state.is_ready(), "{status:?}");
+    assert_eq!(bench.moves("one").last(), Some(&"ready"));
+    drop(peers);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_that_is_switched_off_is_seen_to_be() {
+    let mut bench = Bench::new();
+    let server = bench.add("one", &ServerScript::legacy(), plain());
+    ready(&server).await;
+    let off = spec(&MemoryConnector::new()).with_options(plain().with_startup(Startup::Disabled));
+    bench.supervisor.replace(off).unwrap();
+    assert_eq!(server.settled(in_seconds(10)).await.state, State::Disabled);
+    tokio::time::sleep(seconds(1)).await; // the old one has ended
+    assert_eq!(bench.moves("one"), ["connecting", "ready", "draining", "stopped", "disabled"]);
+    bench.end().await;
+}
+
+/// The clock is real: what never waits would stop one that is not.
+#[tokio::test]
+async fn whoever_follows_a_server_whose_successor_is_gone_is_told_that_it_is_over() {
+    for shuts_down in [false, true] {
+        let bench = Bench::new();
+        let connector = MemoryConnector::new();
+        let server = bench.add_by_hand("one", &connector, plain());
+        let peer = connector.next_peer().await;
+        support::accept_initialize_with(&peer, serde_json::json!({"tools": {"listChanged": true}})).await;
+        support::answer_tools(&peer).await;
+        ready(&server).await;
+        let mut wanted = SubscriptionFilter::default();
+        wanted.tools_list_changed = true;
+        let mut following = server.follow(wanted, SubscribeOptions::default());
+        assert!(matches!(following.next().await, Some(FollowEvent::Opened { .. })));
+        drop(bench.supervisor.replace(spec(&MemoryConnector::new())).unwrap());
+        if !shuts_down {
+            bench.supervisor.remove("one").unwrap().await;
+        }
+        bench.end().await;
+        let told = async {
+            assert!(matches!(following.next().await, Some(FollowEvent::Interrupted(_))));
+            following.next().await
+        };
+        let told = tokio::time::timeout(seconds(10), told).await.expect("it never waits");
+        let ended = server.call(echo(), CallOptions::default()).await.unwrap_err();
+        if shuts_down {
+            assert!(matches!(told, Some(FollowEvent::Ended(FollowEnd::ShuttingDown))), "{told:?}");
+            assert!(matches!(ended, CallError::ShuttingDown { .. }), "{ended:?}");
+        } else {
+            assert!(matches!(told, Some(FollowEvent::Ended(FollowEnd::Removed))), "{told:?}");
+            assert!(matches!(ended, CallError::Removed { .. }), "{ended:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,7 +158,8 @@ async fn a_slow_subscriber_is_told_how_much_it_has_missed_and_slows_nothing() {
     let options = plain().with_startup(Startup::Disabled);
     let server = supervisor.add(ServerSpec::new("one", connector).with_options(options)).unwrap();
     let began = Instant::now();
-    let mut told = 0;
+    quick.recv().await.unwrap(); // it is switched off
+    let mut told = 1;
     for _ in 0..100 {
         for switch in [ServerHandle::enable, ServerHandle::disable] {
             switch(&server);

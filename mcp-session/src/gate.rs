@@ -126,10 +126,10 @@ impl Gate {
     /// Lets calls through to `session` from now on.
     ///
     /// The session published before, if any, is retracted. A generation older than one seen before
-    /// is not published.
+    /// is not published, and nothing is once the gate is [closed](Self::close).
     pub fn publish(&self, generation: u64, session: Session) {
         let mut published = self.published();
-        if generation < published.newest {
+        if generation < published.newest || self.permits.is_closed() {
             return;
         }
         published.newest = generation;

@@ -103,6 +103,16 @@ async fn f127_without_a_new_session_the_waiting_call_is_told_that_nothing_was_se
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_gate_that_was_closed_keeps_no_session_that_is_published_too_late() {
+    let late = legacy().await;
+    let gate = serial(8);
+    gate.close();
+    gate.publish(1, late.session.clone());
+    assert_eq!(gate.enter(soon()).await.unwrap_err(), GateError::Closed);
+    assert!(format!("{gate:?}").contains("session: None"), "{gate:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn f127_i7_a_session_swapped_between_permit_and_send_sends_nothing_in_all_five_operations() {
     for (kind, (method, _)) in OPERATIONS.into_iter().enumerate() {
         let (old, new) = (legacy().await, legacy().await);

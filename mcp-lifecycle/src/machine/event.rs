@@ -48,6 +48,8 @@ pub(crate) enum Begin {
 pub(crate) enum Loss {
     /// Credentials are needed.
     Auth,
+    /// The server has forgotten the session; it is there, and begins another one.
+    Expired,
     /// The process ended by itself: nobody else is hit, and its successor is known to start.
     Exited,
     /// Pointless to try again without another configuration.

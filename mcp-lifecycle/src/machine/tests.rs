@@ -10,6 +10,8 @@ fn policy() -> Policy {
         park_after: 5,
         park_probe: 300 * SECOND,
         stable_for: 30 * SECOND,
+        leave: 300 * SECOND,
+        hurried: 5 * SECOND,
         recess: RecessOptions::default(),
     }
 }
@@ -187,6 +189,84 @@ fn one_successful_call_clears_the_budget_but_not_the_delays() {
 }
 
 #[test]
+fn f033_a_call_that_succeeds_in_the_moment_of_the_loss_clears_the_budget_as_well() {
+    let mut bench = Bench::connecting();
+    for generation in 1..20 {
+        bench.up();
+        bench.lose(Loss::Transient);
+        assert!(matches!(bench.state(), State::Backoff { attempt: 2, .. }));
+        bench.on(Event::Proven(generation));
+        bench.wait();
+        assert_eq!(bench.state(), State::Connecting { generation: generation + 1, attempt: 1 });
+        bench.on(Event::Proven(generation.saturating_sub(1)));
+    }
+}
+
+#[test]
+fn f062_an_expired_session_is_begun_anew_at_once_and_costs_nothing() {
+    let mut bench = Bench::ready();
+    for generation in 1..20 {
+        bench.on(Event::Proven(generation));
+        assert_eq!(bench.on(Event::Lost(generation, Loss::Expired)), vec![Action::Retract(generation)]);
+        assert_eq!(bench.state(), State::Connecting { generation: generation + 1, attempt: 1 });
+        let next =
+            Action::Connect { generation: generation + 1, era: Some(Era::Legacy), haste: Haste::AtOnce };
+        assert_eq!(bench.on(Event::Gone(generation)), vec![next]);
+        bench.up();
+    }
+    bench.lose(Loss::Transient);
+    assert!(bench.wait() < SECOND, "the first failure");
+}
+
+#[test]
+fn f062_a_server_that_lets_nothing_but_handshakes_succeed_is_parked() {
+    let mut bench = Bench::ready();
+    bench.lose(Loss::Expired);
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 }, "once");
+    bench.up();
+    for attempt in 2..6 {
+        bench.lose(Loss::Expired);
+        assert!(matches!(bench.state(), State::Backoff { attempt: next, .. } if next == attempt));
+        bench.wait();
+        bench.up();
+    }
+    bench.lose(Loss::Expired);
+    assert!(matches!(bench.state(), State::Parked { why: ParkReason::Unproven { attempts: 5 }, .. }));
+
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::Expired);
+    assert!(matches!(bench.state(), State::Backoff { attempt: 2, .. }), "it was never ready");
+}
+
+#[test]
+fn f155_limits_without_end_are_no_panic() {
+    let mut bench = Bench::new();
+    let recess = RecessOptions::default().with_idle(Some(Duration::MAX)).with_age(Some(Duration::MAX));
+    let backoff = BackoffOptions::default().with_first(Duration::MAX).with_cap(Duration::MAX);
+    let policy = Policy {
+        backoff,
+        park_probe: Duration::MAX,
+        stable_for: Duration::MAX,
+        leave: Duration::MAX,
+        hurried: Duration::MAX,
+        recess,
+        ..policy()
+    };
+    bench.machine = Machine::new(policy, Jitter::new(1));
+    bench.on(Event::Enable(Begin::Now));
+    bench.up();
+    bench.lose(Loss::Transient);
+    bench.on(Event::Wake);
+    bench.lose(Loss::Permanent);
+    bench.on(Event::Wake);
+    bench.up();
+    bench.on(Event::Unauthorized(3));
+    bench.on(Event::Wake);
+    bench.on(Event::Tick);
+    assert_eq!(bench.state(), State::Connecting { generation: 4, attempt: 3 });
+}
+
+#[test]
 fn f034_thirty_stable_seconds_start_the_delays_over() {
     let mut bench = Bench::connecting();
     for _ in 0..4 {
@@ -238,8 +318,9 @@ fn a_server_that_nobody_uses_is_let_go_and_a_call_wakes_it() {
         bench.now += SECOND;
         assert_eq!(bench.on(Event::Tick), vec![Action::Look(1)]);
         let free = Usage::Free { since: None };
-        assert_eq!(bench.on(Event::Used(1, free)), vec![Action::Retract(1), Action::Close(1)]);
+        assert_eq!(bench.on(Event::Used(1, free)), vec![Action::Retract(1), Action::Drain(1)]);
         assert_eq!(bench.state(), State::Dormant { why });
+        assert_eq!(bench.on(Event::Drained(1)), vec![Action::Close(1)]);
         assert_eq!(bench.machine.next_deadline(), None);
         assert_eq!(bench.on(Event::Demand), vec![], "the one before ends first");
         assert_eq!(bench.on(Event::Gone(1)).len(), 1);
@@ -256,11 +337,55 @@ fn i23_an_old_server_in_use_is_replaced_when_its_last_call_has_ended() {
     assert_eq!(bench.on(Event::Tick), vec![Action::Look(1)]);
     assert_eq!(bench.on(Event::Used(1, Usage::Busy)), vec![Action::Retract(1), Action::Drain(1)]);
     assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
-    assert_eq!(bench.machine.next_deadline(), None, "its calls have time");
-    assert_eq!(bench.on(Event::Reconnect(2)), vec![], "not begun yet");
     assert_eq!(bench.on(Event::Drained(1)), vec![Action::Close(1)]);
     let next = Action::Connect { generation: 2, era: Some(Era::Legacy), haste: Haste::Paced };
     assert_eq!(bench.on(Event::Gone(1)), vec![next]);
+}
+
+#[test]
+fn i23_a_call_that_slipped_in_before_a_rest_has_its_time_and_a_new_one_waits_for_it() {
+    let mut bench = resting(Some(60 * SECOND), None);
+    bench.wait_for_deadline();
+    bench.on(Event::Tick);
+    bench.on(Event::Used(1, Usage::Free { since: None }));
+    bench.now += 20 * SECOND;
+    assert_eq!(bench.on(Event::Demand), vec![]);
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
+    bench.now += 20 * SECOND;
+    assert_eq!(bench.on(Event::Tick), vec![], "its call goes on");
+    assert_eq!(bench.on(Event::Drained(1)), vec![Action::Close(1)]);
+    assert_eq!(bench.on(Event::Gone(1)).len(), 1);
+}
+
+#[test]
+fn a_connection_that_is_left_has_a_limit_that_a_wake_shortens_and_a_reconnect_ends() {
+    let leaving = || {
+        let mut bench = resting(None, Some(60 * SECOND));
+        bench.wait_for_deadline();
+        bench.on(Event::Tick);
+        bench.on(Event::Used(1, Usage::Busy));
+        bench
+    };
+    let end = |mut bench: Bench| {
+        let began = bench.now;
+        bench.wait_for_deadline();
+        assert_eq!(bench.on(Event::Tick), vec![Action::Close(1)]);
+        assert_eq!(bench.machine.next_deadline(), None);
+        assert_eq!(bench.on(Event::Gone(1)).len(), 1);
+        bench.up();
+        bench.now - began
+    };
+    assert_eq!(end(leaving()), 300 * SECOND);
+    let mut bench = leaving();
+    assert_eq!(bench.on(Event::Wake), vec![], "nothing is cut off");
+    bench.now += 2 * SECOND;
+    assert_eq!(bench.on(Event::Wake), vec![]);
+    assert_eq!(end(bench), 3 * SECOND, "from the first wake");
+    let mut bench = leaving();
+    assert_eq!(bench.on(Event::Reconnect(1)), vec![], "that is over already");
+    assert_eq!(bench.on(Event::Reconnect(2)), vec![Action::Close(1)]);
+    assert_eq!(bench.on(Event::Drained(1)), vec![]);
+    assert_eq!(bench.on(Event::Gone(1)).len(), 1);
 }
 
 #[test]
@@ -323,10 +448,13 @@ fn f060_a_call_refused_for_want_of_credentials_is_no_loss_and_leaves_the_other_c
 }
 
 #[test]
-fn new_credentials_do_not_wait_for_calls_on_the_connection_that_was_refused() {
+fn new_credentials_do_not_wait_long_for_calls_on_the_connection_that_was_refused() {
     let mut bench = Bench::ready();
     bench.on(Event::Unauthorized(1));
-    assert_eq!(bench.on(Event::Wake), vec![Action::Close(1)]);
+    assert_eq!(bench.on(Event::Wake), vec![], "they may end");
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
+    bench.now += 5 * SECOND;
+    assert_eq!(bench.on(Event::Tick), vec![Action::Close(1)]);
     assert_eq!(bench.on(Event::Gone(1)).len(), 1);
     bench.up();
 }
@@ -461,8 +589,10 @@ fn f151_a_connection_made_after_the_server_was_switched_off_is_discarded() {
 #[test]
 fn switching_on_again_waits_for_the_old_connection() {
     let mut bench = Bench::ready();
-    bench.on(Event::Disable);
+    assert_eq!(bench.on(Event::Disable), vec![Action::Retract(1), Action::Drain(1)]);
     assert_eq!(bench.on(Event::Enable(Begin::Now)), vec![]);
+    bench.now += 5 * SECOND;
+    assert_eq!(bench.on(Event::Tick), vec![Action::Close(1)], "the time of its calls is over");
     assert_eq!(
         bench.on(Event::Gone(1)),
         vec![Action::Connect { generation: 2, era: Some(Era::Legacy), haste: Haste::AtOnce }]
@@ -562,6 +692,7 @@ fn step() -> impl Strategy<Value = Step> {
     let loss = prop_oneof![
         Just(Loss::Auth),
         Just(Loss::Exited),
+        Just(Loss::Expired),
         Just(Loss::Permanent),
         Just(Loss::ProbeKilled),
         Just(Loss::Refused),
@@ -606,6 +737,8 @@ struct World {
     bench: Bench,
     connection: Option<Connection>,
     published: Option<u64>,
+    /// It takes no more calls, and those on it have their time.
+    is_leaving: bool,
     refused: bool,
     finished: bool,
     newest: u64,
@@ -620,9 +753,19 @@ struct Budget {
     unproven: u32,
     /// Whether the published connection has proved healthy.
     proven: bool,
+    /// The connection that came up last.
+    last_up: u64,
+    /// An expired session was begun anew since there was proof of health.
+    renewed: bool,
     /// When it came up.
     up_at: Option<Instant>,
     ever_ready: bool,
+}
+
+impl Budget {
+    fn prove(&mut self) {
+        *self = Self { unproven: 0, proven: true, renewed: false, ..*self };
+    }
 }
 
 impl World {
@@ -634,6 +777,7 @@ impl World {
             bench,
             connection: None,
             published: None,
+            is_leaving: false,
             refused: false,
             finished: false,
             newest: 0,
@@ -702,14 +846,11 @@ impl World {
         match event {
             Event::Up(generation, _) if is_wanted(generation, before) && !was_lost => {
                 let up_at = Some(self.bench.now);
-                self.budget = Budget { proven: false, up_at, ever_ready: true, ..self.budget };
+                self.budget =
+                    Budget { proven: false, last_up: generation, up_at, ever_ready: true, ..self.budget };
             }
-            Event::Proven(generation) if self.published == Some(generation) && before.is_ready() => {
-                self.budget = Budget { unproven: 0, proven: true, ..self.budget };
-            }
-            Event::Tick if before.is_ready() && self.is_stable() => {
-                self.budget = Budget { unproven: 0, proven: true, ..self.budget };
-            }
+            Event::Proven(generation) if self.budget.last_up == generation => self.budget.prove(),
+            Event::Tick if before.is_ready() && self.is_stable() => self.budget.prove(),
             _ => {}
         }
     }
@@ -722,6 +863,11 @@ impl World {
     /// A connection that was wanted has ended: what follows is a matter of what is on the books.
     fn check_loss(&mut self, loss: Loss, before: State) {
         let state = self.bench.state();
+        if loss == Loss::Expired && before.is_ready() && !std::mem::replace(&mut self.budget.renewed, true) {
+            let attempt = self.budget.unproven + 1;
+            let renewed = matches!(state, State::Connecting { attempt: next, .. } if next == attempt);
+            return assert!(renewed, "an expired session leads to {state:?}");
+        }
         let was_proven = before.is_ready() && self.budget.proven;
         if let (State::Connecting { attempt, .. }, false) = (state, loss == Loss::Exited && was_proven) {
             assert!(!before.is_ready(), "{loss:?} in {before:?} leads to {state:?}");
@@ -752,6 +898,7 @@ impl World {
         let before = self.bench.state();
         let mut asked = None;
         self.count(event, before);
+        self.is_leaving &= !matches!(event, Event::Gone(_) | Event::Lost(..));
         for action in self.bench.on(event) {
             match action {
                 Action::Look(generation) => {
@@ -772,8 +919,10 @@ impl World {
                 Action::Retract(generation) => assert_eq!(self.published.take(), Some(generation)),
                 Action::Close(generation) | Action::Drain(generation) => {
                     assert!(self.connection.is_some_and(|c| c.generation == generation));
+                    self.is_leaving = matches!(action, Action::Drain(_));
                 }
                 Action::Strike(generation) => {
+                    assert!(!matches!(event, Event::Lost(_, Loss::Expired)), "nothing against the server");
                     assert_eq!(
                         (before, event),
                         (State::Ready { generation }, event),
@@ -814,7 +963,9 @@ impl World {
         assert_eq!(state == State::Stopped, self.finished);
         assert_eq!(machine.ever_ready(), self.budget.ever_ready);
         // A ready server is looked at again and again: nobody may use it, and it grows old.
-        let has_timer = matches!(state, State::Backoff { .. } | State::Parked { .. } | State::Ready { .. });
+        let is_leaving = self.is_leaving && !matches!(state, State::Draining | State::Stopped);
+        let has_timer =
+            is_leaving || matches!(state, State::Backoff { .. } | State::Parked { .. } | State::Ready { .. });
         assert_eq!(machine.next_deadline().is_some(), has_timer, "a timer where one is due: {state:?}");
         if let Event::Tick | Event::Used(..) = event {
             let is_over = machine.next_deadline().is_none_or(|deadline| deadline > self.bench.now);
@@ -828,7 +979,8 @@ impl World {
         if let (State::Backoff { attempt, .. }, false) = (state, before == state) {
             assert!(attempt <= parks_again, "backs off after {attempt} attempts");
         }
-        if let (true, Some(deadline)) = (before != state || event == Event::Tick, machine.next_deadline()) {
+        let is_new = before != state || event == Event::Tick;
+        if let (true, false, Some(deadline)) = (is_new, is_leaving, machine.next_deadline()) {
             assert!(deadline >= self.bench.now, "a timer in the past after {event:?} in {before:?}");
             assert!(deadline <= self.bench.now + 360 * SECOND);
         }
