@@ -85,7 +85,8 @@ impl Workspace {
     ///
     /// A file cannot be read.
     pub(crate) fn has_function(&self, package: &str, name: &str) -> Result<bool, Failure> {
-        let signature = format!("fn {name}()");
+        // Property tests have arguments.
+        let signature = format!("fn {name}(");
         for file in files_below(&self.path(package))? {
             if file.extension().is_some_and(|extension| extension == "rs")
                 && fs::read_to_string(&file).map_err(Failure::io("read", &file))?.contains(&signature)
