@@ -79,7 +79,7 @@ impl Workspace {
         Ok(files)
     }
 
-    /// Whether a source file of `package` has a function of this name, without arguments.
+    /// Whether a source file of `package` has a function of this name.
     ///
     /// # Errors
     ///
