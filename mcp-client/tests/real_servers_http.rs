@@ -94,7 +94,7 @@ async fn time_out(web: Web, eras: &[(EraPolicy, Era)]) {
 
 #[test]
 fn a_session_that_python_has_ended_is_begun_anew_and_the_call_runs_once() {
-    with_servers(async |installed, test| {
+    with_servers(async |installed, _| {
         let web = installed.in_python_over_http().await;
         let running = Running::at(web.server(), EraPolicy::Legacy).await;
         assert_eq!(running.call("echo", json!({"message": "before"})).await["result"], "before");
@@ -104,7 +104,7 @@ fn a_session_that_python_has_ended_is_begun_anew_and_the_call_runs_once() {
         assert_eq!(running.call("echo", json!({"message": "after"})).await["result"], "after");
         assert_eq!((web.logged("echo before"), web.logged("echo after")), (1, 1));
         assert_eq!(sessions(&web).len(), 2, "{:?}", web.log());
-        expect_losses(test, 1);
+        // An expired session is no loss: a warning would fail this.
         running.finish().await;
         web.finish().await;
     });
