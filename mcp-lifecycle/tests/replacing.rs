@@ -335,9 +335,11 @@ async fn a_replacement_that_is_switched_off_is_seen_to_be() {
     let server = bench.add("one", &ServerScript::legacy(), plain());
     ready(&server).await;
     let off = spec(&MemoryConnector::new()).with_options(plain().with_startup(Startup::Disabled));
+    let mut events = bench.supervisor.events();
     bench.supervisor.replace(off).unwrap();
     assert_eq!(server.settled(in_seconds(10)).await.state, State::Disabled);
-    tokio::time::sleep(seconds(1)).await; // the old one has ended
+    let is_off = |event: ServerEvent| matches!(event, ServerEvent::StateChanged { status } if status.state == State::Disabled);
+    while !is_off(events.recv().await.unwrap()) {}
     assert_eq!(bench.moves("one"), ["connecting", "ready", "draining", "stopped", "disabled"]);
     bench.end().await;
 }
