@@ -161,7 +161,8 @@ impl ServerHandle {
     ///
     /// Waits for the server as a [`call`](Self::call) does, and takes the place of none while the task is
     /// at work. The `timeout` of the options holds for each question, the `deadline` (default 300 s) for
-    /// the whole.
+    /// the whole. Progress is shown, where a task goes on making any (2025-11-25), as long as the handle of
+    /// [`start_task`](Self::start_task) is there and its connection lasts.
     ///
     /// # Errors
     ///

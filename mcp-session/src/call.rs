@@ -150,6 +150,11 @@ impl<R: Request> Call<R> {
     pub(crate) fn new(raw: RawCall) -> Self {
         Self { raw, result: PhantomData }
     }
+
+    /// The id of its request.
+    pub(crate) fn id(&self) -> i64 {
+        self.raw.id()
+    }
 }
 
 impl<R: Request> Future for Call<R> {
@@ -174,11 +179,13 @@ impl RawCall {
         Self { handle, id, method, state }
     }
 
-    /// Polls for the final result; with it comes the place of the next page, where one may follow.
-    pub(crate) fn poll_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(Payload, Option<NextRound>), CallError>> {
+    /// The id of its request, at present.
+    pub(crate) fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Polls for the final result; with it comes what the call keeps, where something may follow.
+    pub(crate) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Payload, Kept), CallError>> {
         self.begin()?;
         loop {
             let (call, gathering) = match &mut self.state {
@@ -187,7 +194,7 @@ impl RawCall {
                 State::Task(task) => {
                     let result = ready!(task.poll(&self.handle.shared.transport, cx));
                     self.state = State::Done;
-                    return Poll::Ready(result.map(|result| (result, None)));
+                    return Poll::Ready(result.map(|result| (result, Kept::Nothing)));
                 }
                 State::Refused(_) | State::Ready(_) | State::Done => return Poll::Pending,
             };
@@ -221,7 +228,7 @@ impl RawCall {
     }
 
     /// What the end of a request means for the call; `None` if a further round has begun.
-    fn on_ended(&mut self, ended: Ended) -> Option<Result<(Payload, Option<NextRound>), CallError>> {
+    fn on_ended(&mut self, ended: Ended) -> Option<Result<(Payload, Kept), CallError>> {
         let (State::InFlight(call) | State::Gathering(call, _)) =
             std::mem::replace(&mut self.state, State::Done)
         else {
@@ -242,9 +249,9 @@ impl RawCall {
                 if let Kept::Task(place) = &kept {
                     place.settle();
                 }
-                Ok((result, None))
+                Ok((result, kept))
             }
-            Ok(Reply::Complete(result)) => Ok((result, kept.into_place())),
+            Ok(Reply::Complete(result)) => Ok((result, kept)),
             Ok(Reply::Task(_, task)) => {
                 self.follow(call, *task, kept);
                 return None;
@@ -320,7 +327,10 @@ impl RawCall {
         };
         self.id = place.id;
         let session = Session::new(Arc::clone(&self.handle), Arc::clone(agreed));
-        let following = Box::pin(follow(session, task, rounds.patience(), rounds.mode(), call.origin.depth));
+        // Those of the extension make no progress.
+        let token = None;
+        let following =
+            Box::pin(follow(session, task, token, rounds.patience(), rounds.mode(), call.origin.depth));
         self.state = State::Task(Box::new(FollowedTask { place, following }));
     }
 
@@ -438,7 +448,7 @@ impl Start {
         };
         let origin = Origin { started, depth, wants_progress: progress.is_some() };
         let role = lane.map_or(Role::Call, Role::Subscription);
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, origin, role };
+        let entry = Entry { id, slot: Arc::clone(&slot), permit, keeps, origin, role };
         let taken_in = shared.table().insert(id, entry, patience, door);
         match taken_in {
             Ok(timer) => shared.wake_driver(timer),

@@ -31,8 +31,9 @@ pub(crate) enum Reply {
 /// What the handshake has settled: who the peer is, and which of the two vocabularies is spoken.
 ///
 /// The only place that knows the difference. It is asked when a request is written (`check`,
-/// `meta`, `mirrored`), when a result is read (`has_rounds`, `task_mode`, `task_in`, `reply`), when a call is given up (`cancel_notice`) and when
-/// a message arrives (`answers_requests`, `has_batches`), and when a subscription is opened (`offered`).
+/// `meta`, `mirrored`), when a result is read (`has_rounds`, `task_mode`, `task_in`, `has_task_progress`,
+/// `reply`), when a call is given up (`cancel_notice`) and when a message arrives (`answers_requests`,
+/// `has_batches`), and when a subscription is opened (`offered`).
 #[derive(Debug)]
 pub(crate) struct Agreed {
     peer: PeerInfo,
@@ -232,6 +233,11 @@ impl Agreed {
         let requests: Option<Requests> = requests.and_then(|requests| requests.decode().ok());
         self.peer.version == ProtocolVersion::V2025_11_25
             && requests.and_then(|requests| requests.tools?.call).is_some()
+    }
+
+    /// Whether a task goes on making progress, under the token of the request that has become it.
+    pub(crate) fn has_task_progress(&self) -> bool {
+        self.peer.era == Era::Legacy
     }
 
     /// The task that a result is, if it is one.

@@ -321,11 +321,23 @@ impl Shared {
             .get(id)
             .filter(|entry| entry.is_call())
             .map(|entry| (entry.slot.clone(), entry.origin.wants_progress));
-        if found.is_some_and(|(slot, is_wanted)| slot.report(progress, is_wanted)) {
+        let Some((slot, is_wanted)) = found else { return self.on_task_progress(id, progress) };
+        if slot.report(progress, is_wanted) {
             self.table().extend(id, Instant::now());
         } else {
             self.counts.ignored_progress.add();
         }
+    }
+
+    /// Progress under the token of a request that has ended: it may have become a task.
+    fn on_task_progress(&self, token: i64, progress: Progress) {
+        let Some(questions) = self.tasks.tokens.report(token, progress) else {
+            self.counts.ignored_progress.add();
+            return;
+        };
+        let now = Instant::now();
+        let mut table = self.table();
+        questions.into_iter().for_each(|question| table.extend(question, now));
     }
 
     /// Server and client count their ids separately, so an id here never meets the pending table.

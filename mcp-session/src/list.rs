@@ -95,7 +95,7 @@ pub(crate) async fn fetch<R: Paginated>(
         let mut call = session.start(R::METHOD, &R::page(cursor.clone()), None, options.clone(), pass);
         // What was waited before the list began is no matter of the pages after the first.
         options.began = None;
-        let (result, place) = match poll_fn(|cx| call.poll_answer(cx)).await {
+        let (result, kept) = match poll_fn(|cx| call.poll_answer(cx)).await {
             Ok(answered) => answered,
             Err(error) if page > 0 && error.is_timeout() => {
                 return Ok(Listed { items, truncated: Some(Truncated::Deadline) });
@@ -120,7 +120,7 @@ pub(crate) async fn fetch<R: Paginated>(
         if cursor.is_none() {
             break;
         }
-        pass = match place {
+        pass = match kept.into_place() {
             _ if !is_gated => Pass::Session,
             // Nobody could see that another page follows, before it was read.
             None => Pass::Again,

@@ -312,7 +312,8 @@ impl CallOptions {
     /// Asks for progress and shows it to `handler`, at most 20 times a second, the newest each time.
     ///
     /// The handler runs inside the caller's own poll of the call: a slow one delays only this call,
-    /// and a panic in it is the caller's. Progress also starts the call's `timeout` anew.
+    /// and a panic in it is the caller's. Progress also starts the call's `timeout` anew. That of a task
+    /// which the call has begun goes on after the call, see [`TaskHandle`](crate::TaskHandle).
     #[must_use]
     pub fn with_progress(mut self, handler: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(handler));

@@ -66,6 +66,8 @@ impl Table {
 /// One waiting call: everything it owns until it ends.
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// The id of its request.
+    pub(crate) id: i64,
     pub(crate) slot: Arc<Slot>,
     pub(crate) permit: Option<Permit>,
     pub(crate) keeps: Keeps,
@@ -179,7 +181,7 @@ impl Shared {
 
     /// Ends a call that was taken out of the table with an answer.
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
-        let Entry { slot, permit, keeps, origin, role } = entry;
+        let Entry { id, slot, permit, keeps, origin, role } = entry;
         match role {
             Role::Call => {}
             Role::Subscription(lane) => {
@@ -193,7 +195,7 @@ impl Shared {
                 Kept::Place(self.next_round(permit, Keeps::Nothing, patience, origin))
             }
             (Ok(result), Keeps::ForTask(patience)) if may_be_task(result) => {
-                self.keep_for_task(result, permit, patience, origin)
+                self.keep_for_task(id, &slot, result, permit, patience, origin)
             }
             (Ok(result), Keeps::ForNextRound(patience) | Keeps::ForTask(patience))
                 if may_ask_for_input(result) =>
@@ -223,8 +225,8 @@ impl Shared {
         origin: Origin,
     ) -> NextRound {
         let slot = Arc::new(Slot::awaiting());
-        let entry = Entry { slot: Arc::clone(&slot), permit, keeps, origin, role: Role::Call };
         let id = self.ids.next();
+        let entry = Entry { id, slot: Arc::clone(&slot), permit, keeps, origin, role: Role::Call };
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
         match taken_in {
             Ok(timer) => self.wake_driver(timer),
@@ -233,9 +235,11 @@ impl Shared {
         NextRound::new(Arc::clone(&self.table), id, slot)
     }
 
-    /// Keeps what an answer may need that is a task, or that asks for input.
+    /// Keeps what the answer to the request `id` may need that is a task, or that asks for input.
     fn keep_for_task(
         &self,
+        id: i64,
+        slot: &Slot,
         result: &Payload,
         permit: Option<Permit>,
         patience: Patience,
@@ -243,7 +247,11 @@ impl Shared {
     ) -> Kept {
         let agreed = self.agreed.get();
         if let Some((agreed, task)) = agreed.and_then(|agreed| Some((agreed, agreed.task_in(result)?))) {
-            return Kept::Task(self.task_place(agreed, permit, patience, origin, &task));
+            // Progress may come before anybody looks at the answer.
+            let goes_on = agreed.has_task_progress();
+            let token = goes_on.then(|| self.tasks.tokens.begin(id, &task.task_id, slot.reached()));
+            let place = self.task_place(agreed, permit, patience, origin, &task);
+            return Kept::Task(place.with_token(token));
         }
         if may_ask_for_input(result) {
             let keeps = Keeps::ForTask(patience);
@@ -266,6 +274,7 @@ impl Shared {
         let slot = Arc::new(Slot::awaiting());
         let id = self.ids.next();
         let entry = Entry {
+            id,
             slot: Arc::clone(&slot),
             permit,
             keeps: Keeps::Nothing,

@@ -9,7 +9,7 @@ use mcp_transport::{Outbound, SendError, Sent, Transport};
 use crate::error::CallError;
 use crate::gate::Permit;
 use crate::next_round::NextRound;
-use crate::task::TaskPlace;
+use crate::task::{TaskPlace, TaskToken};
 
 /// Where one call meets whoever ends it.
 ///
@@ -75,6 +75,15 @@ impl Kept {
         match self {
             Self::Place(place) => Some(place),
             Self::Nothing | Self::Task(_) => None,
+        }
+    }
+
+    /// What has the progress of a task told, if the answer is one that makes progress; its place is given
+    /// up, and so is the task, unless that was settled.
+    pub(crate) fn into_token(self) -> Option<Arc<TaskToken>> {
+        match self {
+            Self::Task(place) => place.into_token(),
+            Self::Nothing | Self::Place(_) => None,
         }
     }
 
@@ -188,6 +197,11 @@ impl Slot {
             waker.wake();
         }
         true
+    }
+
+    /// The value of the newest progress, seen or not.
+    pub(crate) fn reached(&self) -> Option<f64> {
+        self.lock().reached
     }
 
     /// Whether progress waits to be seen.

@@ -11,7 +11,7 @@
 mod support;
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_proto::tasks::{ListTasks, TaskStatus};
@@ -644,6 +644,239 @@ async fn a_legacy_call_dropped_before_its_task_was_seen_cancels_it_once() {
         assert_eq!((task_cancels(&it.peer), cancelled_ids(&it.peer).len()), (1, usize::from(is_late)));
         assert_quiescent(&it.session);
     }
+}
+
+/// What was shown, in order.
+type Seen = Arc<Mutex<Vec<f64>>>;
+
+/// Notes what it is shown.
+fn watching(options: CallOptions) -> (CallOptions, Seen) {
+    let seen = Seen::default();
+    let noted = Arc::clone(&seen);
+    (options.with_progress(move |progress| noted.lock().unwrap().push(progress.progress)), seen)
+}
+
+async fn report(peer: &ScriptedPeer, token: &Value, progress: f64) {
+    let params = json!({"progressToken": token, "progress": progress});
+    peer.send(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})).await;
+}
+
+/// Has a legacy server make a task of a call; with the token that the request has named.
+async fn start_reporting(it: &Fixture, options: CallOptions) -> (TaskHandle, Value) {
+    let session = it.session.clone();
+    let starting = tokio::spawn(async move { session.start_task(CallTool::new("t"), options).await });
+    let request = it.peer.expect("tools/call").await;
+    let token = request.params()["_meta"]["progressToken"].clone();
+    it.peer.respond(request.id(), json!({"task": task("working", json!({}))})).await;
+    let StartedTask::Running(handle) = starting.await.unwrap().unwrap() else { panic!("no task") };
+    (handle, token)
+}
+
+/// Whether progress under this token is taken for that of a task. It must not have been told before.
+async fn is_told(it: &Fixture, token: &Value, progress: f64) -> bool {
+    let before = it.session.counters().ignored_progress;
+    report(&it.peer, token, progress).await;
+    settle().await;
+    it.session.counters().ignored_progress == before
+}
+
+#[tokio::test(start_paused = true)]
+async fn s104_progress_of_a_legacy_task_goes_on_under_its_first_token_until_the_task_is_over() {
+    let it = legacy_with_tasks(SessionOptions::default()).await;
+    let (options, seen) = watching(CallOptions::default());
+    let session = it.session.clone();
+    let starting = tokio::spawn(async move { session.start_task(CallTool::new("t"), options).await });
+    let request = it.peer.expect("tools/call").await;
+    let token = request.params()["_meta"]["progressToken"].clone();
+    report(&it.peer, &token, 1.0).await;
+    // All of it is there before anybody looks at the answer.
+    it.peer.respond(request.id(), json!({"task": task("working", json!({}))})).await;
+    for value in [1.0, 2.0, 3.0] {
+        report(&it.peer, &token, value).await;
+    }
+    let StartedTask::Running(handle) = starting.await.unwrap().unwrap() else { panic!("no task") };
+    assert_eq!((seen.lock().unwrap().as_slice(), it.session.counters().ignored_progress), (&[1.0][..], 1));
+
+    let asked = async {
+        answer_poll(&it.peer, task("working", json!({}))).await;
+    };
+    tokio::join!(handle.get(CallOptions::default()), asked).0.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [1.0, 3.0], "the newest");
+    let finish = async {
+        report(&it.peer, &token, 4.0).await;
+        answer_poll(&it.peer, task("input_required", json!({}))).await;
+        let fetch = it.peer.expect("tasks/result").await;
+        report(&it.peer, &token, 5.0).await;
+        it.peer.respond(fetch.id(), said("done")).await;
+    };
+    said_once(&tokio::join!(handle.result(CallOptions::default()), finish).0.unwrap());
+    assert_eq!(*seen.lock().unwrap(), [1.0, 3.0, 4.0, 5.0], "also while its result is waited for");
+    assert!(!is_told(&it, &token, 6.0).await, "it is over");
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s104_progress_of_a_task_prolongs_what_is_asked_about_it_though_nobody_looks() {
+    let it = legacy_with_tasks(SessionOptions::default()).await;
+    for is_followed in [true, false] {
+        let (handle, token) = start_reporting(&it, CallOptions::default()).await;
+        let options =
+            CallOptions::default().with_timeout(seconds(5)).with_deadline(Instant::now() + seconds(60));
+        let asking = async || {
+            if is_followed {
+                handle.result(options.clone()).await.map(drop)
+            } else {
+                handle.get(options.clone()).await.map(drop)
+            }
+        };
+        let mut asking = ByHand::new(asking());
+        assert!(asking.poll().is_pending());
+        if is_followed {
+            tokio::time::sleep(seconds(1)).await;
+            assert!(asking.poll().is_pending());
+        }
+        it.peer.expect("tasks/get").await;
+        let asked = Instant::now();
+        for value in [1.0, 2.0, 2.0] {
+            tokio::time::sleep(seconds(4)).await;
+            report(&it.peer, &token, value).await;
+        }
+        settle().await;
+        assert_eq!(it.session.in_flight(), 1, "{:?}", asked.elapsed());
+        tokio::time::sleep(seconds(1)).await;
+        settle().await;
+        assert_eq!(it.session.in_flight(), 0, "what does not grow prolongs nothing");
+        let std::task::Poll::Ready(Err(error)) = asking.poll() else { panic!("not over") };
+        assert!(error.is_timeout(), "{error}");
+        it.peer.expect("notifications/cancelled").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s104_the_handler_that_follows_a_task_is_shown_its_progress_also_by_way_of_its_name() {
+    let it = legacy_with_tasks(SessionOptions::default()).await;
+    let (begun, first) = watching(CallOptions::default());
+    let (handle, token) = start_reporting(&it, begun).await;
+    for named in [false, true] {
+        let follower = if named { it.session.task("x") } else { handle.clone() };
+        let (options, seen) = watching(CallOptions::default());
+        let serve = async {
+            for value in 1..=2 {
+                let value = f64::from(value + 2 * i32::from(named));
+                report(&it.peer, &token, value).await;
+                let poll = it.peer.expect("tasks/get").await;
+                // Whatever it says, a task of that name is not known to be over.
+                it.peer.respond_error(poll.id(), -32603, "?").await;
+                settle().await;
+            }
+        };
+        let follow = async {
+            follower.result(options.clone()).await.unwrap_err();
+            follower.result(options).await.unwrap_err();
+        };
+        tokio::join!(follow, serve);
+        assert_eq!(*seen.lock().unwrap(), if named { [3.0, 4.0] } else { [1.0, 2.0] });
+    }
+    assert!(first.lock().unwrap().is_empty(), "another one was named");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s104_nothing_is_told_of_a_task_that_is_over_or_that_nobody_has() {
+    for how in ["cancelled", "seen to be over", "dropped", "dropped by all", "result", "unknown"] {
+        let it = legacy_with_tasks(SessionOptions::default()).await;
+        let (handle, token) = start_reporting(&it, CallOptions::default()).await;
+        assert!(is_told(&it, &token, 1.0).await, "{how}");
+        let other = it.session.task("x");
+        match how {
+            "cancelled" => {
+                let accept = async {
+                    let cancel = it.peer.expect("tasks/cancel").await;
+                    it.peer.respond(cancel.id(), task("cancelled", json!({}))).await;
+                };
+                tokio::join!(handle.cancel(CallOptions::default()), accept).0.unwrap();
+            }
+            "seen to be over" => {
+                let answer = answer_poll(&it.peer, task("failed", json!({})));
+                tokio::join!(other.get(CallOptions::default()), answer).0.unwrap();
+            }
+            "dropped" => drop(handle.clone()),
+            "dropped by all" => drop((handle, other)),
+            "result" => {
+                let finish = async {
+                    answer_poll(&it.peer, task("completed", json!({}))).await;
+                    let fetch = it.peer.expect("tasks/result").await;
+                    it.peer.respond(fetch.id(), said("done")).await;
+                };
+                tokio::join!(handle.result(CallOptions::default()), finish).0.unwrap();
+            }
+            _ => {
+                let refuse = async {
+                    let poll = it.peer.expect("tasks/get").await;
+                    it.peer.respond_error(poll.id(), -32602, "which task?").await;
+                };
+                tokio::join!(handle.result(CallOptions::default()), refuse).0.unwrap_err();
+            }
+        }
+        assert_eq!(is_told(&it, &token, 2.0).await, how == "dropped", "{how}");
+    }
+    // Nor of one that was given up before anybody has seen it.
+    let it = legacy_with_tasks(SessionOptions::default()).await;
+    let session = it.session.clone();
+    let mut starting =
+        ByHand::new(
+            async move { session.start_task(CallTool::new("t"), CallOptions::default()).await.map(drop) },
+        );
+    assert!(starting.poll().is_pending());
+    let request = it.peer.expect("tools/call").await;
+    it.peer.respond(request.id(), json!({"task": task("working", json!({}))})).await;
+    let token = json!(request.id());
+    assert!(is_told(&it, &token, 1.0).await);
+    drop(starting);
+    assert!(!is_told(&it, &token, 2.0).await);
+    assert_eq!(task_cancels(&it.peer), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s104_a_flood_of_progress_of_a_task_is_shown_at_most_twenty_times_a_second() {
+    let it = legacy_with_tasks(SessionOptions::default()).await;
+    let (options, seen) = watching(CallOptions::default());
+    let (handle, token) = start_reporting(&it, options).await;
+    let flood = async {
+        for value in 0..10_000 {
+            report(&it.peer, &token, f64::from(value)).await;
+            if value % 100 == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        answer_poll(&it.peer, task("completed", json!({}))).await;
+        let fetch = it.peer.expect("tasks/result").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        it.peer.respond(fetch.id(), said("done")).await;
+    };
+    tokio::join!(handle.result(CallOptions::default()), flood).0.unwrap();
+    let seen = seen.lock().unwrap();
+    assert!((15..=22).contains(&seen.len()), "{}", seen.len());
+    assert_eq!(seen.last(), Some(&9999.0), "the newest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s104_a_task_of_the_extension_makes_no_progress() {
+    let it = modern_with_tasks(SessionOptions::default()).await;
+    let (options, seen) = watching(CallOptions::default());
+    let calling = tokio::spawn(it.session.call(CallTool::new("t"), options.clone()));
+    let request = become_task(&it, json!({})).await;
+    assert!(!is_told(&it, &request.value["id"], 1.0).await);
+    answer_poll(&it.peer, task("completed", json!({"result": said("done")}))).await;
+    calling.await.unwrap().unwrap();
+
+    let session = it.session.clone();
+    let starting = tokio::spawn(async move { session.start_task(CallTool::new("t"), options).await });
+    let request = become_task(&it, json!({})).await;
+    let StartedTask::Running(handle) = starting.await.unwrap().unwrap() else { panic!("no task") };
+    assert!(!is_told(&it, &request.value["id"], 1.0).await);
+    let answer = answer_poll(&it.peer, task("working", json!({})));
+    tokio::join!(handle.get(CallOptions::default()), answer).0.unwrap();
+    assert!(seen.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

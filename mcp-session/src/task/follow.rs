@@ -1,4 +1,5 @@
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::tasks::{GetTask, GetTaskPayload, Task, UpdateTask};
@@ -11,6 +12,7 @@ use crate::options::{CallOptions, RoundMode};
 use crate::pending::{Patience, later};
 use crate::rounds::{answer_all, questions};
 use crate::session::Session;
+use crate::task::TaskToken;
 use crate::task::poll::{SHORTEST_PAUSE, Step, TaskPoll};
 use crate::wakes::Watch;
 
@@ -27,10 +29,11 @@ pub(crate) enum FollowEnd {
 }
 
 /// Follows a task to its result, within `patience`: the hard limit is that of the whole, the soft one that
-/// of each question; `depth` is that of the call.
+/// of each question, which progress under `token` prolongs; `depth` is that of the call.
 pub(crate) async fn follow(
     session: Session,
     task: Task,
+    token: Option<Arc<TaskToken>>,
     patience: Patience,
     mode: RoundMode,
     depth: u8,
@@ -39,6 +42,7 @@ pub(crate) async fn follow(
     let task_id = task.task_id.clone();
     let watch = shared.tasks.followed.watch(&task_id);
     let now = Instant::now();
+    let token = token.as_deref();
     let mut poll = TaskPoll::new(session.peer().era, session.handle.max_rounds, now);
     let mut step = poll.on_task(shared.discreet_task(task), now);
     loop {
@@ -48,7 +52,7 @@ pub(crate) async fn follow(
             Step::Fetch => {
                 // It answers when the task is done, however long that takes.
                 let options = CallOptions::default().with_deadline(patience.hard_end);
-                return match ask(&session, &GetTaskPayload::new(task_id.as_str()), options).await {
+                return match ask(&session, token, &GetTaskPayload::new(task_id.as_str()), options).await {
                     Err(error @ CallError::Peer(_)) => FollowEnd::Over(Err(error)),
                     Err(error) => FollowEnd::GivenUp(error),
                     Ok(result) => FollowEnd::Over(Ok(result)),
@@ -56,7 +60,8 @@ pub(crate) async fn follow(
             }
             Step::Wait(pause) => {
                 rest(&watch, pause).await;
-                match ask(&session, &GetTask::new(task_id.as_str()), each(patience)).await.and_then(read) {
+                let question = GetTask::new(task_id.as_str());
+                match ask(&session, token, &question, each(patience)).await.and_then(read) {
                     Ok(task) => poll.on_task(shared.discreet_task(task), Instant::now()),
                     Err(error) => poll.on_error(error, Instant::now()),
                 }
@@ -81,7 +86,7 @@ async fn answer(
     let handle = &session.handle;
     let questions = questions(handle.shared.service.as_ref(), &Method::TOOLS_CALL, required)?;
     let answers = Entries::from_iter(answer_all(handle, questions, depth).await?);
-    match ask(session, &UpdateTask::new(task_id, answers), each(patience)).await {
+    match ask(session, None, &UpdateTask::new(task_id, answers), each(patience)).await {
         Ok(_) => Ok(()),
         Err(CallError::Peer(error)) => Err(CallError::Task(TaskFault::Untold(Box::new(error)))),
         Err(error) => Err(error),
@@ -89,8 +94,15 @@ async fn answer(
 }
 
 /// Asks one thing about a task; it belongs to a call that was let in before.
-async fn ask<R: Request>(session: &Session, request: &R, options: CallOptions) -> Result<Payload, CallError> {
-    session.start(R::METHOD, request, request.mirrored_name(), options, Pass::Again).await
+async fn ask<R: Request>(
+    session: &Session,
+    token: Option<&TaskToken>,
+    request: &R,
+    options: CallOptions,
+) -> Result<Payload, CallError> {
+    let call = session.start(R::METHOD, request, request.mirrored_name(), options, Pass::Again);
+    let _asking = token.map(|token| token.asking(call.id()));
+    call.await
 }
 
 /// The limits of one question.

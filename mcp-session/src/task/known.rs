@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::task::token::TaskTokens;
 use crate::wakes::Wakes;
 
 /// Most calls whose late answer is looked at for a task.
@@ -12,6 +13,8 @@ const MOST_AWAITED: usize = 256;
 pub(crate) struct Tasks {
     /// Who is to be told that a task has changed, by its id.
     pub(crate) followed: Wakes,
+    /// The tasks whose progress is told.
+    pub(crate) tokens: Arc<TaskTokens>,
     /// Calls that were given up while their server may have made a task of them; the oldest are forgotten.
     awaited: Mutex<VecDeque<i64>>,
 }

@@ -4,8 +4,11 @@ mod follow;
 mod known;
 mod poll;
 mod ticket;
+mod token;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
 
 use mcp_proto::tasks::{CancelTask, GetTask, Task, TaskRequest, UpdateTask};
 use mcp_proto::{CallTool, CallToolResult, Entries, Era, Method, Payload, RawJson, for_version};
@@ -15,12 +18,13 @@ use crate::call::Pass;
 use crate::depth;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::LiveSession;
-use crate::options::{CallOptions, TaskMode};
+use crate::options::{CallOptions, ProgressHandler, TaskMode};
 use crate::session::Session;
 
 pub(crate) use follow::{FollowEnd, Following, follow};
 pub(crate) use known::Tasks;
 pub(crate) use ticket::{TaskPlace, Ticket};
+pub(crate) use token::TaskToken;
 
 /// What a server has made of a call that may become a task.
 #[derive(Debug)]
@@ -37,6 +41,14 @@ pub enum StartedTask {
 /// The task belongs to the server and may outlive the session: keep its [`id`](Self::id), and look at it
 /// through another session of the same server with [`Session::task`].
 ///
+/// # Progress
+///
+/// On 2025-11-25 the progress of a task goes on until the task is over, as that of the call that has begun
+/// it; the extension has none. It is shown to the handler of that call, or to that of
+/// [`result`](Self::result), inside the polls of [`get`](Self::get) and `result`, and it prolongs what is
+/// being asked about the task as it prolongs a call. It is told as long as a handle lives that has begun the
+/// task, or one that [`Session::task`] has made of the same session meanwhile.
+///
 /// # Source
 ///
 /// MCP 2025-11-25, basic/utilities/tasks; SEP-2663 (the extension, with 2026-07-28).
@@ -45,6 +57,10 @@ pub struct TaskHandle {
     session: Session,
     id: String,
     created: Option<Box<Task>>,
+    /// Has progress told; `None` where there is none.
+    token: Option<Arc<TaskToken>>,
+    /// Is shown progress.
+    progress: Option<ProgressHandler>,
 }
 
 impl Session {
@@ -53,7 +69,8 @@ impl Session {
     /// On 2025-11-25 the server is asked for a task, with the time to live in `call.task` if it is given.
     /// In the modern era (extension tasks, see
     /// [`SessionOptions::with_tasks`](crate::SessionOptions::with_tasks)) the server decides whether it makes
-    /// a task of the call. `options` hold until then, and no permit is held after it.
+    /// a task of the call. `options` hold until then, but for the progress handler, which goes along with the
+    /// task; no permit is held after it.
     ///
     /// # Errors
     ///
@@ -73,10 +90,13 @@ impl Session {
     }
 
     /// Looks at a task that was begun before, through this session or another one of the same server.
-    /// Nothing is sent by this.
+    /// Nothing is sent by this. Progress is told if the task was begun through this very session and a
+    /// handle of it is still there, see [`TaskHandle`].
     #[must_use]
     pub fn task(&self, task_id: impl Into<String>) -> TaskHandle {
-        TaskHandle { session: self.clone(), id: task_id.into(), created: None }
+        let id = task_id.into();
+        let token = self.handle.shared.tasks.tokens.of(&id);
+        TaskHandle { session: self.clone(), id, created: None, token, progress: None }
     }
 
     async fn start_task_through(
@@ -96,14 +116,19 @@ impl Session {
             Era::Modern => call.task = None,
         }
         options.takes_task = true;
+        let progress = options.progress.clone();
         let call =
             for_version(&call, self.peer().version).map_err(|lack| refuse(UnsupportedWhy::Version(lack)))?;
-        let result = self.start(Method::TOOLS_CALL, &*call, Some(&call.name), options, pass).await?;
+        let mut call = self.start(Method::TOOLS_CALL, &*call, Some(&call.name), options, pass);
+        let (result, kept) = poll_fn(|cx| call.poll_answer(cx)).await?;
         match self.agreed().task_in(&result) {
-            Some(task) => {
-                let (session, id) = (self.clone(), task.task_id.clone());
-                Ok(StartedTask::Running(TaskHandle { session, id, created: Some(Box::new(task)) }))
-            }
+            Some(task) => Ok(StartedTask::Running(TaskHandle {
+                session: self.clone(),
+                id: task.task_id.clone(),
+                created: Some(Box::new(task)),
+                token: kept.into_token(),
+                progress,
+            })),
             None => read(&result).map(StartedTask::Done),
         }
     }
@@ -149,11 +174,12 @@ impl TaskHandle {
     ///
     /// Dropping the future changes nothing about the task.
     pub async fn get(&self, options: CallOptions) -> Result<Task, CallError> {
-        self.session.call(GetTask::new(self.id()), options).await
+        self.shown(self.progress.clone(), self.ask(options)).await
     }
 
     /// Follows the task to its end and takes its result, in the way of a [`Call`](crate::Call) whose answer
     /// is a task. What it asks for on the way is answered by the [`ClientHandler`](crate::ClientHandler).
+    /// Progress is shown to the handler of `options`, or else to that of the call that has begun the task.
     ///
     /// # Errors
     ///
@@ -165,16 +191,9 @@ impl TaskHandle {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing about the task; an answer that was being gathered is lost.
-    pub async fn result(&self, options: CallOptions) -> Result<CallToolResult, CallError> {
-        let patience = self.session.handle.patience(Instant::now(), &options);
-        let task = match &self.created {
-            Some(task) => Task::clone(task),
-            None => self.get(options.clone()).await?,
-        };
-        match follow(self.session.clone(), task, patience, options.rounds, depth::of_this_call()).await {
-            FollowEnd::Over(Ok(result)) => read(&result),
-            FollowEnd::GivenUp(error) | FollowEnd::Over(Err(error)) => Err(error),
-        }
+    pub async fn result(&self, mut options: CallOptions) -> Result<CallToolResult, CallError> {
+        let handler = options.progress.take().or_else(|| self.progress.clone());
+        self.shown(handler, self.follow(options)).await
     }
 
     /// Gives the task what it asks for, by the keys of [`Task::input_requests`] (modern era).
@@ -200,7 +219,53 @@ impl TaskHandle {
     ///
     /// Dropping the future gives the request up; it may have reached the server.
     pub async fn cancel(&self, options: CallOptions) -> Result<(), CallError> {
-        self.session.call(CancelTask::new(self.id()), options).await.map(drop)
+        let cancelled = self.session.call(CancelTask::new(self.id()), options).await?;
+        if cancelled.status.is_some_and(|status| status.is_final()) {
+            self.is_over();
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, options: CallOptions) -> Result<Task, CallError> {
+        let call = self.session.call(GetTask::new(self.id()), options);
+        let _asking = self.token.as_ref().map(|token| token.asking(call.id()));
+        let task = call.await?;
+        if task.status.is_final() {
+            self.is_over();
+        }
+        Ok(task)
+    }
+
+    async fn follow(&self, options: CallOptions) -> Result<CallToolResult, CallError> {
+        let patience = self.session.handle.patience(Instant::now(), &options);
+        let rounds = options.rounds;
+        let task = match &self.created {
+            Some(task) => Task::clone(task),
+            None => self.ask(options).await?,
+        };
+        let (session, token) = (self.session.clone(), self.token.clone());
+        match follow(session, task, token, patience, rounds, depth::of_this_call()).await {
+            FollowEnd::Over(result) => {
+                self.is_over();
+                read(&result?)
+            }
+            FollowEnd::GivenUp(error) => Err(error),
+        }
+    }
+
+    /// Shows the progress of the task while `work` goes on.
+    async fn shown<T>(&self, handler: Option<ProgressHandler>, work: impl Future<Output = T>) -> T {
+        match (&self.token, handler) {
+            (Some(token), Some(handler)) => token.shown(handler, work).await,
+            _ => work.await,
+        }
+    }
+
+    /// Nothing is told of a task that is over.
+    fn is_over(&self) {
+        if let Some(token) = &self.token {
+            token.end();
+        }
     }
 }
 

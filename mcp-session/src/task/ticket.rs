@@ -8,6 +8,7 @@ use crate::counters::Count;
 use crate::era::Agreed;
 use crate::shared::Table;
 use crate::slot::Slot;
+use crate::task::TaskToken;
 
 /// Says that a task is wanted no more, once, when it is dropped; unless it was [settled](Self::settle)
 /// before.
@@ -31,6 +32,8 @@ pub(crate) struct TaskPlace {
     table: Arc<Table>,
     pub(crate) id: i64,
     pub(crate) slot: Arc<Slot>,
+    /// Has the progress of the task told from the answer on, where it has such.
+    token: Option<Arc<TaskToken>>,
 }
 
 impl Ticket {
@@ -64,7 +67,18 @@ impl Drop for Ticket {
 
 impl TaskPlace {
     pub(crate) fn new(table: Arc<Table>, id: i64, slot: Arc<Slot>) -> Self {
-        Self { table, id, slot }
+        Self { table, id, slot, token: None }
+    }
+
+    /// With what has the progress of the task told.
+    pub(crate) fn with_token(mut self, token: Option<Arc<TaskToken>>) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// What has the progress of the task told, without the place.
+    pub(crate) fn into_token(mut self) -> Option<Arc<TaskToken>> {
+        self.token.take()
     }
 
     /// Frees the place and lets the task be: it is over, or somebody else's by now. `false`: somebody else
