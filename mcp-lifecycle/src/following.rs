@@ -3,6 +3,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use mcp_proto::SubscriptionFilter;
+use mcp_proto::tasks::Task;
 use mcp_session::{
     CallOutcome, ListKind, SubscribeOptions, Subscription, SubscriptionEnd, SubscriptionEvent,
 };
@@ -22,8 +23,8 @@ use crate::state::{DormantReason, State};
 ///
 /// ```text
 ///              first time: Opened, then: Reopened
-///   opening ──────────────────────────────────────▶ open ──┐ ListChanged, ResourceUpdated, Lagged
-///    │  ▲                                            │  ▲──┘
+///   opening ──────────────────────────────────────▶ open ──┐ ListChanged, ResourceUpdated,
+///    │  ▲                                            │  ▲──┘ TaskChanged, Lagged
 ///    │  └───── random pause ◀──── Interrupted ───────┘
 ///    └── removed, shut down, unsupported, refused: Ended
 /// ```
@@ -54,7 +55,7 @@ pub enum FollowEvent {
     Ended(FollowEnd),
     /// Nothing is told at present, until [`Reopened`](Self::Reopened).
     Interrupted(SubscriptionEnd),
-    /// More resources have changed than can wait; see [`SubscriptionEvent::Lagged`].
+    /// More resources or tasks have changed than can wait; see [`SubscriptionEvent::Lagged`].
     Lagged,
     /// A list has changed. The supervisor fetches it by itself.
     ListChanged(ListKind),
@@ -71,6 +72,8 @@ pub enum FollowEvent {
     /// The resource of this address has changed, or one below it; see
     /// [`SubscriptionEvent::ResourceUpdated`]. Untrusted.
     ResourceUpdated(String),
+    /// One of the tasks that were named has changed; see [`SubscriptionEvent::TaskChanged`]. Untrusted.
+    TaskChanged(Box<Task>),
 }
 
 /// Why a server is followed no more.
@@ -121,6 +124,7 @@ impl Following {
                         Some(SubscriptionEvent::ResourceUpdated(uri)) => {
                             Some(FollowEvent::ResourceUpdated(uri))
                         }
+                        Some(SubscriptionEvent::TaskChanged(task)) => Some(FollowEvent::TaskChanged(task)),
                         Some(_) => continue,
                         // Its end was told before.
                         None => None,

@@ -113,6 +113,7 @@ async fn next(following: &mut Following) -> String {
             "reopened".to_owned()
         }
         Some(FollowEvent::ResourceUpdated(uri)) => uri,
+        Some(FollowEvent::TaskChanged(task)) => format!("{} {}", task.task_id, task.status.as_str()),
         Some(event) => panic!("{event:?}"),
     }
 }
@@ -191,6 +192,39 @@ async fn u125_u126_a_followed_server_is_subscribed_to_again_on_each_connection_a
         assert_eq!(next(&mut following).await, "gone");
     }
     drop(following);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn k2_189_tasks_of_a_followed_server_are_named_on_each_connection_and_told_of() {
+    const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let session = SessionOptions::default().with_era(EraPolicy::Modern).with_tasks();
+    let server = bench.add_by_hand("one", &connector, plain().with_session(session));
+    let mut filter = SubscriptionFilter::default();
+    filter.task_ids = vec!["x".to_owned()];
+    let mut following = server.follow(filter.clone(), SubscribeOptions::default());
+    for is_first in [true, false] {
+        let peer = connector.next_peer().await;
+        let play = async {
+            accept(&peer, json!({"tools": {}, "extensions": {EXTENSION: {}}})).await;
+            agree(&peer).await
+        };
+        let (listen, opened) = tokio::join!(play, following.next());
+        assert_eq!(listen.params()["notifications"], json!({"taskIds": ["x"]}));
+        match opened.unwrap() {
+            FollowEvent::Opened { honoured } => assert!(is_first && honoured == filter),
+            FollowEvent::Reopened { honoured } => assert!(!is_first && honoured == filter),
+            event => panic!("{event:?}"),
+        }
+        let meta = json!({"io.modelcontextprotocol/subscriptionId": listen.value["id"]});
+        let params = json!({"taskId": "x", "status": "working", "_meta": meta});
+        peer.send(json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": params})).await;
+        assert_eq!(next(&mut following).await, "x working");
+        peer.close(CloseReason::EndOfStream);
+        assert_eq!(next(&mut following).await, "gone");
+    }
     bench.end().await;
 }
 

@@ -101,14 +101,14 @@ impl Agreed {
 
     /// The part of `wanted` that the server has declared; an error if that is nothing.
     pub(crate) fn offered(&self, mut wanted: SubscriptionFilter) -> Result<SubscriptionFilter, CallError> {
-        wanted.task_ids.clear();
         let is_asked = !wanted.is_empty();
         let method = match self.peer.era {
             Era::Modern => Method::SUBSCRIPTIONS_LISTEN,
             Era::Legacy if !wanted.resource_subscriptions.is_empty() => Method::RESOURCES_SUBSCRIBE,
             Era::Legacy if wanted.tools_list_changed => Method::TOOLS_LIST_CHANGED,
             Era::Legacy if wanted.prompts_list_changed => Method::PROMPTS_LIST_CHANGED,
-            Era::Legacy => Method::RESOURCES_LIST_CHANGED,
+            Era::Legacy if wanted.resources_list_changed => Method::RESOURCES_LIST_CHANGED,
+            Era::Legacy => Method::TASKS_CHANGED,
         };
         let declared = &self.peer.capabilities;
         let resources = declared.resources.as_ref();
@@ -117,6 +117,9 @@ impl Agreed {
         wanted.resources_list_changed &= resources.is_some_and(|resources| resources.list_changed);
         if !resources.is_some_and(|resources| resources.subscribe) {
             wanted.resource_subscriptions.clear();
+        }
+        if !self.has_tasks {
+            wanted.task_ids.clear();
         }
         if is_asked && wanted.is_empty() {
             return Err(CallError::Unsupported { method, why: UnsupportedWhy::Capability });

@@ -246,7 +246,7 @@ impl Shared {
         } else if *method == Method::CANCELLED {
             self.on_cancelled(params, stream);
         } else if *method == Method::TASKS_STATUS || *method == Method::TASKS_CHANGED {
-            self.on_task_changed(params);
+            self.on_task_changed(params, stream);
         } else if *method == Method::ELICITATION_COMPLETE {
             self.on_elicitation_complete(params);
         } else {
@@ -268,16 +268,6 @@ impl Shared {
             let reason = mcp_proto::escape(&reason, 128);
             tracing::debug!(request_id = %self.discreet(id), %reason, "the server has withdrawn a request");
         } else {
-            self.counts.ignored_notifications.add();
-        }
-    }
-
-    /// A hint to ask about the task: what it says of the task is not relied on.
-    fn on_task_changed(&self, params: &Payload) {
-        let followed = &self.tasks.followed;
-        let is_followed =
-            !followed.is_empty() && params.decode::<Task>().is_ok_and(|task| followed.wake(&task.task_id));
-        if !is_followed {
             self.counts.ignored_notifications.add();
         }
     }

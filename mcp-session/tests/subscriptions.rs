@@ -12,7 +12,7 @@ mod support;
 
 use std::num::NonZeroUsize;
 
-use mcp_proto::{CallTool, Method, SubscriptionFilter};
+use mcp_proto::{CallTool, Method, Redactor, SubscriptionFilter};
 use mcp_session::{
     CallError, CallOptions, CallOutcome, Gate, ListKind, ProtocolFault, Session, SessionEvent,
     SessionOptions, SubscribeOptions, Subscription, SubscriptionEnd, SubscriptionEvent, UnsupportedWhy,
@@ -27,6 +27,8 @@ use tokio::time::Instant;
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const TOOLS: &str = "notifications/tools/list_changed";
 const PROMPTS: &str = "notifications/prompts/list_changed";
+const TASKS: &str = "notifications/tasks";
+const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const UPDATED: &str = "notifications/resources/updated";
 
 /// Changes of the tools, and of one resource.
@@ -87,6 +89,7 @@ fn word(event: Option<SubscriptionEvent>) -> String {
         Some(SubscriptionEvent::Lagged) => "Lagged".to_owned(),
         Some(SubscriptionEvent::ListChanged(kind)) => format!("{kind:?}"),
         Some(SubscriptionEvent::ResourceUpdated(uri)) => uri,
+        Some(SubscriptionEvent::TaskChanged(task)) => format!("{} {}", task.task_id, task.status.as_str()),
         Some(other) => panic!("{other:?}"),
     }
 }
@@ -430,4 +433,110 @@ async fn u129_nothing_is_asked_of_a_server_that_has_not_declared_it() {
         let subscription = subscribing.await.unwrap().unwrap();
         assert!(!wanted().without(subscription.honoured()).is_empty());
     }
+}
+
+/// Changes of two tasks.
+fn wanted_tasks() -> SubscriptionFilter {
+    let mut wanted = SubscriptionFilter::default();
+    wanted.task_ids = vec!["x".to_owned(), "y".to_owned()];
+    wanted
+}
+
+/// A subscription to tasks, of a session in which both sides have declared them.
+async fn open_tasks() -> (Fixture, Subscription, Received) {
+    let options =
+        SessionOptions::default().with_tasks().with_redactor(Redactor::new(["hunter2".into()]).into());
+    let it = modern_offering(options, json!({EXTENSION: {}})).await;
+    let session = it.session.clone();
+    let opening =
+        tokio::spawn(async move { session.subscribe(wanted_tasks(), SubscribeOptions::default()).await });
+    let listen = it.peer.expect("subscriptions/listen").await;
+    acknowledge(&it.peer, &listen).await;
+    (it, opening.await.unwrap().unwrap(), listen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn k2_189_a_subscription_that_names_tasks_is_told_how_they_are() {
+    let (it, mut subscription, listen) = open_tasks().await;
+    assert_eq!(listen.params()["notifications"], json!({"taskIds": ["x", "y"]}));
+    let declared = &listen.params()["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    assert_eq!(declared["extensions"], json!({EXTENSION: {}}), "k2_185: with this request too");
+    assert!(wanted_tasks().without(subscription.honoured()).is_empty());
+    let id = &listen.value["id"];
+    let done = json!({"content": [], "n": 1.0});
+    for params in [
+        json!({"taskId": "x", "status": "working"}),
+        json!({"taskId": "y", "status": "input_required", "statusMessage": "the key hunter2"}),
+        json!({"taskId": "x", "status": "completed", "result": done}),
+        json!({"taskId": "z", "status": "working"}),
+    ] {
+        tell(&it.peer, id, TASKS, params).await;
+    }
+    tell(&it.peer, &json!(999), TASKS, json!({"taskId": "x", "status": "failed"})).await;
+    settle().await;
+    let Some(SubscriptionEvent::TaskChanged(x)) = subscription.next().await else { panic!("nothing of x") };
+    assert_eq!((x.task_id.as_str(), x.status.as_str()), ("x", "completed"), "as it was last");
+    assert_eq!(x.result.unwrap().get(), done.to_string());
+    let Some(SubscriptionEvent::TaskChanged(y)) = subscription.next().await else { panic!("nothing of y") };
+    assert_eq!(y.status_message.as_deref(), Some("the key [secret]"));
+    assert_eq!(it.session.counters().stray_notices, 2, "another task, another subscription");
+    complete(&it.peer, &listen).await;
+    assert_eq!(next(&mut subscription).await, "Completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k2_189_tasks_that_are_too_large_to_wait_are_told_as_a_lag() {
+    let (it, mut subscription, listen) = open_tasks().await;
+    let large = json!({"taskId": "x", "status": "completed", "result": said(&"x".repeat(1024 * 1024))});
+    tell(&it.peer, &listen.value["id"], TASKS, large).await;
+    tell(&it.peer, &listen.value["id"], TASKS, json!({"taskId": "y", "status": "working"})).await;
+    settle().await;
+    assert_eq!(next(&mut subscription).await, "Lagged");
+    tell(&it.peer, &listen.value["id"], TASKS, json!({"taskId": "y", "status": "failed"})).await;
+    assert_eq!(next(&mut subscription).await, "y failed", "it goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k2_189_what_is_told_of_a_task_is_a_hint_for_whoever_follows_it() {
+    let (it, mut subscription, listen) = open_tasks().await;
+    let calling = tokio::spawn(it.session.call(CallTool::new("t"), CallOptions::default()));
+    let request = it.peer.expect("tools/call").await;
+    let task = json!({"resultType": "task", "taskId": "x", "status": "working", "pollIntervalMs": 50_000});
+    it.peer.respond(request.id(), task).await;
+    settle().await;
+    let began = Instant::now();
+    tell(&it.peer, &listen.value["id"], TASKS, json!({"taskId": "x", "status": "working"})).await;
+    let poll = it.peer.expect("tasks/get").await;
+    assert!(poll.at - began < seconds(1), "long before its pause is over: {:?}", poll.at - began);
+    let done = json!({"taskId": "x", "status": "completed", "result": said("done")});
+    it.peer.respond(poll.id(), done).await;
+    calling.await.unwrap().unwrap();
+    assert_eq!(next(&mut subscription).await, "x working");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k2_189_no_task_is_named_to_a_server_unless_both_sides_have_declared_them() {
+    let undeclared = modern_offering(SessionOptions::default(), json!({EXTENSION: {}})).await;
+    let unoffered = modern_offering(SessionOptions::default().with_tasks(), json!({})).await;
+    let older = legacy_with(SessionOptions::default().with_tasks(), MemoryOptions::default()).await;
+    for (it, method) in [
+        (undeclared, Method::SUBSCRIPTIONS_LISTEN),
+        (unoffered, Method::SUBSCRIPTIONS_LISTEN),
+        (older, Method::TASKS_CHANGED),
+    ] {
+        let before = it.peer.transcript().len();
+        let error = it.session.subscribe(wanted_tasks(), SubscribeOptions::default()).await.unwrap_err();
+        let CallError::Unsupported { method: named, why } = error else { panic!("{error:?}") };
+        assert_eq!((named, why), (method, UnsupportedWhy::Capability));
+        assert_eq!(it.peer.transcript().len(), before, "nothing was sent");
+    }
+    // Beside what is offered they are left out.
+    let it = modern().await;
+    let (session, mut both) = (it.session.clone(), wanted_tasks());
+    both.tools_list_changed = true;
+    let opening = tokio::spawn(async move { session.subscribe(both, SubscribeOptions::default()).await });
+    let listen = it.peer.expect("subscriptions/listen").await;
+    assert_eq!(listen.params()["notifications"], json!({"toolsListChanged": true}));
+    acknowledge(&it.peer, &listen).await;
+    assert_eq!(wanted_tasks().without(opening.await.unwrap().unwrap().honoured()), wanted_tasks());
 }

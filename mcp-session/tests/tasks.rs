@@ -35,19 +35,6 @@ async fn modern_with_tasks(options: SessionOptions) -> Fixture {
     modern_offering(options.with_tasks(), json!({EXTENSION: {}})).await
 }
 
-async fn modern_offering(options: SessionOptions, extensions: Value) -> Fixture {
-    let (opening, driver, peer) = unopened(options, MemoryOptions::default());
-    let driver = tokio::spawn(driver.run());
-    let accept = async {
-        let discover = peer.expect("server/discover").await;
-        let mut result = discover_result();
-        result["capabilities"]["extensions"] = extensions;
-        peer.respond(discover.id(), result).await;
-    };
-    let (session, ()) = tokio::join!(opening.handshake(soon()), accept);
-    Fixture { session: session.unwrap(), peer, driver }
-}
-
 /// A session of 2025-11-25 whose server has tasks.
 async fn legacy_with_tasks(options: SessionOptions) -> Fixture {
     let options = options.with_era(mcp_session::EraPolicy::Legacy);

@@ -7,7 +7,7 @@ use mcp_proto::SubscriptionFilter;
 use crate::inbox::ListKind;
 use crate::subscription::{SubscriptionEnd, SubscriptionEvent};
 
-/// Most bytes of addresses that wait in one subscription.
+/// Most bytes of addresses and tasks that wait in one subscription.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Where the driver leaves the events of one subscription for whoever takes them. Putting never waits.
@@ -33,8 +33,9 @@ pub(crate) enum Put {
 
 /// The events of one subscription that nobody has taken yet, and how far the subscription has come.
 ///
-/// Pure. Bounded: at most one change of each list waits, one of each resource, and a limited number of
-/// resources; what goes beyond that is told as one [`SubscriptionEvent::Lagged`].
+/// Pure. Bounded: at most one change of each list, resource and named task waits, and of resources a limited
+/// number, of resources and tasks a limited number of bytes; what goes beyond that is told as one
+/// [`SubscriptionEvent::Lagged`].
 ///
 /// ```text
 ///   Opening ──acknowledged──▶ Open ──end──▶ Ended ──told──▶ Over
@@ -48,11 +49,18 @@ struct Events {
     phase: Phase,
     /// What the server has promised, once it has.
     honoured: Option<SubscriptionFilter>,
-    waiting: VecDeque<SubscriptionEvent>,
-    /// How many of those are resources, and their bytes.
+    waiting: VecDeque<Waiting>,
+    /// How many of those are resources.
     resources: usize,
+    /// The bytes of all of them.
     bytes: usize,
     max_resources: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    event: SubscriptionEvent,
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -83,8 +91,9 @@ impl SubscriptionLane {
         self.change(|events| events.on_acknowledged(honoured))
     }
 
-    pub(crate) fn put(&self, event: SubscriptionEvent) -> Put {
-        self.change(|events| events.on_event(event))
+    /// Puts an event; a resource or a task takes `bytes` of those that may wait.
+    pub(crate) fn put(&self, event: SubscriptionEvent, bytes: usize) -> Put {
+        self.change(|events| events.on_event(event, bytes))
     }
 
     /// Ends the subscription, if it has not ended yet.
@@ -158,18 +167,26 @@ impl Events {
         Put::Taken
     }
 
-    fn on_event(&mut self, event: SubscriptionEvent) -> Put {
+    fn on_event(&mut self, event: SubscriptionEvent, bytes: usize) -> Put {
         if !matches!(self.phase, Phase::Open) || !self.wants(&event) {
             return Put::Stray;
         }
-        match event {
-            SubscriptionEvent::ResourceUpdated(uri) => self.note_resource(uri),
-            list => {
-                // Whoever takes the one that waits fetches a list that is newer than this change.
-                if !self.waiting.iter().any(|waiting| is_same_list(waiting, &list)) {
-                    self.waiting.push_back(list);
-                }
+        if let Some(index) = self.waiting.iter().position(|waiting| covers(&waiting.event, &event)) {
+            // Whoever takes the one that waits reads what is newer than this change; but a task is told as
+            // it was last.
+            if let Some(waiting) = self.waiting.get_mut(index)
+                && let SubscriptionEvent::TaskChanged(_) = waiting.event
+            {
+                self.bytes = self.bytes - waiting.bytes + bytes;
+                *waiting = Waiting { event, bytes };
             }
+        } else {
+            self.resources += usize::from(matches!(event, SubscriptionEvent::ResourceUpdated(_)));
+            self.bytes += bytes;
+            self.waiting.push_back(Waiting { event, bytes });
+        }
+        if self.resources > self.max_resources || self.bytes > MAX_BYTES {
+            self.lag();
         }
         Put::Taken
     }
@@ -192,11 +209,9 @@ impl Events {
     }
 
     fn take(&mut self) -> Poll<Option<SubscriptionEvent>> {
-        if let Some(event) = self.waiting.pop_front() {
-            if let SubscriptionEvent::ResourceUpdated(uri) = &event {
-                self.resources -= 1;
-                self.bytes -= uri.len();
-            }
+        if let Some(Waiting { event, bytes }) = self.waiting.pop_front() {
+            self.resources -= usize::from(matches!(event, SubscriptionEvent::ResourceUpdated(_)));
+            self.bytes -= bytes;
             return Poll::Ready(Some(event));
         }
         match std::mem::replace(&mut self.phase, Phase::Over) {
@@ -217,42 +232,36 @@ impl Events {
             SubscriptionEvent::ListChanged(ListKind::Resources) => self.wanted.resources_list_changed,
             SubscriptionEvent::ListChanged(ListKind::Tools) => self.wanted.tools_list_changed,
             SubscriptionEvent::ResourceUpdated(_) => !self.wanted.resource_subscriptions.is_empty(),
+            SubscriptionEvent::TaskChanged(task) => self.wanted.task_ids.contains(&task.task_id),
             SubscriptionEvent::Ended(_) | SubscriptionEvent::Lagged => false,
         }
     }
 
-    fn note_resource(&mut self, uri: String) {
-        let covers = |waiting: &SubscriptionEvent| match waiting {
-            SubscriptionEvent::Lagged => true,
-            SubscriptionEvent::ResourceUpdated(waiting) => *waiting == uri,
-            _ => false,
-        };
-        if self.waiting.iter().any(covers) {
-            return;
-        }
-        if self.resources >= self.max_resources || self.bytes + uri.len() > MAX_BYTES {
-            self.waiting.retain(|waiting| !matches!(waiting, SubscriptionEvent::ResourceUpdated(_)));
-            (self.resources, self.bytes) = (0, 0);
-            self.waiting.push_back(SubscriptionEvent::Lagged);
-            return;
-        }
-        self.resources += 1;
-        self.bytes += uri.len();
-        self.waiting.push_back(SubscriptionEvent::ResourceUpdated(uri));
+    /// Has one lag stand for all that waits but lists.
+    fn lag(&mut self) {
+        self.waiting.retain(|waiting| matches!(waiting.event, SubscriptionEvent::ListChanged(_)));
+        (self.resources, self.bytes) = (0, 0);
+        self.waiting.push_back(Waiting { event: SubscriptionEvent::Lagged, bytes: 0 });
     }
 }
 
-fn is_same_list(one: &SubscriptionEvent, other: &SubscriptionEvent) -> bool {
-    matches!(
-        (one, other),
-        (SubscriptionEvent::ListChanged(one), SubscriptionEvent::ListChanged(other)) if one == other
-    )
+/// Whether an event that waits stands for a new one too.
+fn covers(waiting: &SubscriptionEvent, new: &SubscriptionEvent) -> bool {
+    use SubscriptionEvent::{Lagged, ListChanged, ResourceUpdated, TaskChanged};
+    match (waiting, new) {
+        (Lagged, new) => !matches!(new, ListChanged(_)),
+        (ListChanged(waiting), ListChanged(new)) => waiting == new,
+        (ResourceUpdated(waiting), ResourceUpdated(new)) => waiting == new,
+        (TaskChanged(waiting), TaskChanged(new)) => waiting.task_id == new.task_id,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use mcp_proto::tasks::Task;
     use proptest::prelude::*;
 
     use super::*;
@@ -264,11 +273,33 @@ mod tests {
         SubscriptionEvent::ResourceUpdated(uri.to_owned())
     }
 
+    /// A change of the task `id`, which says `message`.
+    fn task(id: &str, message: &str) -> SubscriptionEvent {
+        let mut task = Task::default();
+        task.task_id = id.to_owned();
+        task.status_message = Some(message.to_owned());
+        SubscriptionEvent::TaskChanged(Box::new(task))
+    }
+
     fn wanted() -> SubscriptionFilter {
         let mut wanted = SubscriptionFilter::default();
         wanted.tools_list_changed = true;
         wanted.resource_subscriptions = vec!["a:".to_owned()];
+        wanted.task_ids = vec!["t0".to_owned(), "t1".to_owned()];
         wanted
+    }
+
+    fn bytes(event: &SubscriptionEvent) -> usize {
+        match event {
+            SubscriptionEvent::ResourceUpdated(uri) => uri.len(),
+            SubscriptionEvent::TaskChanged(task) => task.status_message.as_ref().map_or(0, String::len),
+            _ => 0,
+        }
+    }
+
+    fn put(events: &mut Events, event: SubscriptionEvent) -> Put {
+        let bytes = bytes(&event);
+        events.on_event(event, bytes)
     }
 
     fn opening() -> Events {
@@ -292,6 +323,9 @@ mod tests {
                 SubscriptionEvent::ListChanged(kind) => format!("{kind:?}"),
                 SubscriptionEvent::Lagged => "Lagged".to_owned(),
                 SubscriptionEvent::ResourceUpdated(uri) => uri,
+                SubscriptionEvent::TaskChanged(task) => {
+                    format!("{} {}", task.task_id, task.status_message.unwrap_or_default())
+                }
             });
         }
         taken
@@ -300,9 +334,9 @@ mod tests {
     #[test]
     fn nothing_counts_before_the_acknowledgement_and_that_comes_once() {
         let mut events = opening();
-        assert_eq!(events.on_event(TOOLS), Put::Stray);
+        assert_eq!(put(&mut events, TOOLS), Put::Stray);
         assert_eq!(events.on_acknowledged(SubscriptionFilter::default()), Put::Taken);
-        assert_eq!(events.on_event(TOOLS), Put::Taken);
+        assert_eq!(put(&mut events, TOOLS), Put::Taken);
         assert_eq!(events.on_acknowledged(wanted()), Put::Stray);
         assert!(events.honoured.as_ref().unwrap().is_empty(), "the first one counts");
         assert_eq!(taken(&mut events), ["Tools"]);
@@ -311,10 +345,10 @@ mod tests {
     #[test]
     fn what_was_not_wanted_is_nobodys() {
         let mut events = open();
-        assert_eq!(events.on_event(PROMPTS), Put::Stray);
-        assert_eq!(events.on_event(updated("b:below")), Put::Taken, "it may be below a wanted one");
+        assert_eq!(put(&mut events, PROMPTS), Put::Stray);
+        assert_eq!(put(&mut events, updated("b:below")), Put::Taken, "it may be below a wanted one");
         events.wanted.resource_subscriptions.clear();
-        assert_eq!(events.on_event(updated("a:")), Put::Stray);
+        assert_eq!(put(&mut events, updated("a:")), Put::Stray);
         assert_eq!(taken(&mut events), ["b:below"]);
     }
 
@@ -322,10 +356,10 @@ mod tests {
     fn each_list_and_each_resource_waits_once_in_the_order_of_its_first_change() {
         let mut events = open();
         for event in [updated("b"), TOOLS, updated("a"), TOOLS, updated("b")] {
-            assert_eq!(events.on_event(event), Put::Taken);
+            assert_eq!(put(&mut events, event), Put::Taken);
         }
         assert_eq!(taken(&mut events), ["b", "Tools", "a"]);
-        events.on_event(updated("b"));
+        put(&mut events, updated("b"));
         assert_eq!(taken(&mut events), ["b"], "a change after that is told again");
     }
 
@@ -333,11 +367,11 @@ mod tests {
     fn more_resources_than_can_wait_become_one_lag_that_covers_all() {
         let mut events = open();
         for event in [updated("a"), TOOLS, updated("b"), updated("c"), updated("d"), updated("a")] {
-            assert_eq!(events.on_event(event), Put::Taken);
+            assert_eq!(put(&mut events, event), Put::Taken);
         }
         assert_eq!(taken(&mut events), ["Tools", "Lagged"]);
         for event in [updated("a"), updated("b")] {
-            events.on_event(event);
+            put(&mut events, event);
         }
         assert_eq!(taken(&mut events), ["a", "b"], "after it the subscription goes on");
     }
@@ -346,22 +380,48 @@ mod tests {
     fn long_addresses_lag_before_they_fill_the_memory() {
         let mut events = Events::new(wanted(), Phase::Open, 1000);
         for letter in ["a", "b", "c"] {
-            events.on_event(updated(&letter.repeat(MAX_BYTES / 2)));
+            put(&mut events, updated(&letter.repeat(MAX_BYTES / 2)));
         }
         assert_eq!(taken(&mut events), ["Lagged"]);
-        events.on_event(updated(&"a".repeat(MAX_BYTES + 1)));
+        put(&mut events, updated(&"a".repeat(MAX_BYTES + 1)));
         assert_eq!(taken(&mut events), ["Lagged"]);
         assert_eq!((events.resources, events.bytes), (0, 0));
     }
 
     #[test]
+    fn each_named_task_waits_once_as_it_was_last() {
+        let mut events = open();
+        for event in [task("t0", "a"), TOOLS, task("t1", "b"), task("t0", "c")] {
+            assert_eq!(put(&mut events, event), Put::Taken);
+        }
+        assert_eq!(put(&mut events, task("t2", "d")), Put::Stray, "not named");
+        assert_eq!(taken(&mut events), ["t0 c", "Tools", "t1 b"]);
+    }
+
+    #[test]
+    fn large_tasks_lag_before_they_fill_the_memory_and_so_does_one_that_grows() {
+        let mut events = open();
+        let half = "x".repeat(MAX_BYTES / 2);
+        for event in [updated("a"), task("t0", &half), task("t1", ""), TOOLS, task("t1", &half)] {
+            assert_eq!(put(&mut events, event), Put::Taken);
+        }
+        assert_eq!((events.resources, events.bytes), (0, 0));
+        put(&mut events, task("t0", ""));
+        assert_eq!(taken(&mut events), ["Tools", "Lagged"], "it stands for resources and tasks");
+        for text in [half.as_str(), "small", half.as_str()] {
+            put(&mut events, task("t0", text));
+        }
+        assert_eq!(events.bytes, half.len());
+    }
+
+    #[test]
     fn the_first_end_counts_and_is_told_once_after_what_came_before_it() {
         let mut events = open();
-        events.on_event(TOOLS);
+        put(&mut events, TOOLS);
         events.on_end(SubscriptionEnd::Cancelled);
         events.on_end(SubscriptionEnd::Completed);
         events.on_closed();
-        assert_eq!(events.on_event(updated("a")), Put::Stray);
+        assert_eq!(put(&mut events, updated("a")), Put::Stray);
         assert_eq!(taken(&mut events), ["Tools", "Cancelled", "-"]);
         events.on_end(SubscriptionEnd::Lost);
         assert_eq!(taken(&mut events), ["-"]);
@@ -370,7 +430,7 @@ mod tests {
     #[test]
     fn who_closes_it_is_told_nothing_but_the_end() {
         let mut events = open();
-        events.on_event(TOOLS);
+        put(&mut events, TOOLS);
         events.on_closed();
         assert_eq!(taken(&mut events), ["Closed", "-"]);
     }
@@ -390,6 +450,7 @@ mod tests {
         End,
         Tools,
         Take,
+        Task(u8),
         Update(u8),
     }
 
@@ -400,6 +461,7 @@ mod tests {
             1 => (0..4_u8).prop_map(|rare| if rare == 0 { Step::End } else { Step::Take }),
             3 => Just(Step::Tools),
             4 => Just(Step::Take),
+            3 => (0..2_u8).prop_map(Step::Task),
             9 => (0..6_u8).prop_map(Step::Update),
         ]
     }
@@ -413,7 +475,7 @@ mod tests {
             let mut untold: BTreeSet<String> = BTreeSet::new();
             let mut ends = 0;
             let mut is_closed = false;
-            for step in steps.into_iter().chain([Step::End]).chain(std::iter::repeat_n(Step::Take, 8)) {
+            for step in steps.into_iter().chain([Step::End]).chain(std::iter::repeat_n(Step::Take, 10)) {
                 match step {
                     Step::Acknowledge => {
                         events.on_acknowledged(wanted());
@@ -423,12 +485,18 @@ mod tests {
                         events.on_end(SubscriptionEnd::Lost);
                     }
                     Step::Tools => {
-                        if events.on_event(TOOLS) == Put::Taken {
+                        if put(&mut events, TOOLS) == Put::Taken {
                             untold.insert("Tools".to_owned());
                         }
                     }
+                    Step::Task(id) => {
+                        let id = format!("t{id}");
+                        if put(&mut events, task(&id, "changed")) == Put::Taken {
+                            untold.insert(id);
+                        }
+                    }
                     Step::Update(uri) => {
-                        if events.on_event(updated(&uri.to_string())) == Put::Taken {
+                        if put(&mut events, updated(&uri.to_string())) == Put::Taken {
                             untold.insert(uri.to_string());
                         }
                     }
@@ -444,15 +512,15 @@ mod tests {
                         Poll::Ready(Some(SubscriptionEvent::ResourceUpdated(uri))) => {
                             prop_assert!(untold.remove(&uri), "told twice: {uri}");
                         }
+                        Poll::Ready(Some(SubscriptionEvent::TaskChanged(task))) => {
+                            prop_assert!(untold.remove(&task.task_id), "told twice: {}", task.task_id);
+                        }
                         Poll::Ready(None) => prop_assert_eq!(ends, 1),
                         Poll::Pending => prop_assert!(untold.is_empty(), "not told: {untold:?}"),
                     },
                 }
-                prop_assert!(events.waiting.len() <= 4, "two resources, a list and a lag");
-                let bytes: usize = events.waiting.iter().map(|event| match event {
-                    SubscriptionEvent::ResourceUpdated(uri) => uri.len(),
-                    _ => 0,
-                }).sum();
+                prop_assert!(events.waiting.len() <= 6, "two resources, two tasks, a list and a lag");
+                let bytes: usize = events.waiting.iter().map(|waiting| bytes(&waiting.event)).sum();
                 prop_assert_eq!(events.bytes, bytes);
             }
             prop_assert_eq!(ends, 1);

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::Stream;
+use mcp_proto::tasks::Task;
 use mcp_proto::{Era, SubscriptionFilter};
 use mcp_transport::{BrokenWhy, Closed};
 
@@ -28,7 +29,7 @@ use unsolicited::Member;
 /// What a server tells of changes, until it ends: made by [`Session::subscribe`].
 ///
 /// A stream of events, in the order in which they came. What waits is bounded: a list that changes
-/// again before its event was taken is told once, and so is a resource. Its last event is
+/// again before its event was taken is told once, and so are a resource, and a task as it was last. Its last event is
 /// [`SubscriptionEvent::Ended`], always and once; then comes `None`.
 ///
 /// There is no replay. What changed between two subscriptions is not told: fetch what depends on it
@@ -58,14 +59,18 @@ enum Source {
 pub enum SubscriptionEvent {
     /// The subscription is over; nothing follows.
     Ended(SubscriptionEnd),
-    /// More resources have changed than can wait, and which is not known: read those that matter anew.
-    /// It stands for all changes of resources that came before it was taken; the subscription goes on.
+    /// More resources or tasks have changed than can wait, and which is not known: read those that matter
+    /// anew, and ask about the tasks. It stands for all changes of both that came before it was taken; the
+    /// subscription goes on.
     Lagged,
     /// A list has changed: fetch it again.
     ListChanged(ListKind),
     /// The resource of this address has changed: one of those that were subscribed to, or one that such
     /// a resource holds. Untrusted.
     ResourceUpdated(String),
+    /// One of the tasks that were named has changed, and is as it says here (modern era, extension tasks).
+    /// Untrusted.
+    TaskChanged(Box<Task>),
 }
 
 /// Why a subscription is over.
@@ -100,7 +105,7 @@ pub struct SubscribeOptions {
     /// How long the server may take to agree to all of it; default 10 s.
     pub open_limit: Duration,
     /// How many changed resources may wait to be taken; default 256, 1 MiB of addresses in all. Beyond
-    /// that they become one [`SubscriptionEvent::Lagged`].
+    /// that they become one [`SubscriptionEvent::Lagged`]. Changed tasks share those bytes.
     pub max_resources: usize,
 }
 
@@ -113,10 +118,12 @@ impl Session {
     /// resource share one such request. A legacy server does not say whom a changed resource concerns:
     /// every subscription to resources is told of it.
     ///
-    /// What the server has not declared is not asked for; see [`Subscription::honoured`]. Tasks
-    /// (`task_ids`) are left out as well. A subscription holds no permit of a [`Gate`](crate::Gate), has
-    /// no deadline once it is open, and is not counted by [`in_flight`](Self::in_flight); in the modern era
-    /// it takes one of [`SessionOptions::max_pending`](crate::SessionOptions::max_pending) places.
+    /// What the server has not declared is not asked for; see [`Subscription::honoured`]. That holds for
+    /// tasks (`task_ids`) too, which are told of where both sides have declared the extension
+    /// ([`SessionOptions::with_tasks`](crate::SessionOptions::with_tasks)). A subscription holds no permit of a
+    /// [`Gate`](crate::Gate), has no deadline once it is open, and is not counted by
+    /// [`in_flight`](Self::in_flight); in the modern era it takes one of
+    /// [`SessionOptions::max_pending`](crate::SessionOptions::max_pending) places.
     ///
     /// # Errors
     ///
@@ -132,7 +139,7 @@ impl Session {
     ///
     /// # Source
     ///
-    /// MCP 2026-07-28, basic/patterns/subscriptions; 2025-11-25, server/resources.
+    /// MCP 2026-07-28, basic/patterns/subscriptions; SEP-2663 (tasks); 2025-11-25, server/resources.
     pub async fn subscribe(
         &self,
         filter: SubscriptionFilter,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mcp_proto::tasks::Task;
 use mcp_proto::{
     Era, Method, Payload, RequestId, ResourceUpdated, SubscriptionAcknowledged, subscription_id,
 };
@@ -40,7 +41,7 @@ impl Shared {
         let event = SubscriptionEvent::ListChanged(kind);
         match self.addressee(params, stream) {
             For::One(lane) => {
-                let put = lane.put(event);
+                let put = lane.put(event, 0);
                 self.count_stray(put);
                 if put == Put::Taken {
                     self.inbox.announce(kind);
@@ -48,7 +49,7 @@ impl Shared {
             }
             For::All => {
                 for lane in self.unsolicited.lanes() {
-                    lane.put(event.clone());
+                    lane.put(event.clone(), 0);
                 }
                 self.inbox.announce(kind);
             }
@@ -61,18 +62,47 @@ impl Shared {
             self.counts.ignored_notifications.add();
             return;
         };
+        let bytes = uri.len();
         match self.addressee(params, stream) {
-            For::One(lane) => self.count_stray(lane.put(SubscriptionEvent::ResourceUpdated(uri))),
+            For::One(lane) => self.count_stray(lane.put(SubscriptionEvent::ResourceUpdated(uri), bytes)),
             For::All => {
                 let mut put = Put::Stray;
                 for lane in self.unsolicited.lanes() {
-                    if lane.put(SubscriptionEvent::ResourceUpdated(uri.clone())) == Put::Taken {
+                    if lane.put(SubscriptionEvent::ResourceUpdated(uri.clone()), bytes) == Put::Taken {
                         put = Put::Taken;
                     }
                 }
                 self.count_stray(put);
             }
             For::Nobody => self.count_stray(Put::Stray),
+        }
+    }
+
+    /// A task has changed: a hint to ask about it for whoever follows it, and news for the subscription that
+    /// names the task.
+    pub(crate) fn on_task_changed(&self, params: &Payload, stream: Option<&RequestId>) {
+        let whom = self.addressee(params, stream);
+        let followed = &self.tasks.followed;
+        if matches!(whom, For::All) && followed.is_empty() {
+            self.counts.ignored_notifications.add();
+            return;
+        }
+        let Ok(task) = params.decode::<Task>() else {
+            self.counts.ignored_notifications.add();
+            return;
+        };
+        // What it says is not relied on: an older one may come late.
+        let is_followed = followed.wake(&task.task_id);
+        match whom {
+            For::One(lane) => {
+                let event = SubscriptionEvent::TaskChanged(Box::new(self.discreet_task(task)));
+                self.count_stray(lane.put(event, params.as_bytes().len()));
+            }
+            For::Nobody if !is_followed => self.count_stray(Put::Stray),
+            For::All if !is_followed => {
+                self.counts.ignored_notifications.add();
+            }
+            For::All | For::Nobody => {}
         }
     }
 

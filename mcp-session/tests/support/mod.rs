@@ -89,6 +89,20 @@ pub async fn modern_with(options: SessionOptions, memory: MemoryOptions) -> Fixt
     Fixture { session: session.unwrap(), peer, driver }
 }
 
+/// A modern session whose server has declared everything and these extensions.
+pub async fn modern_offering(options: SessionOptions, extensions: Value) -> Fixture {
+    let (opening, driver, peer) = unopened(options, MemoryOptions::default());
+    let driver = tokio::spawn(driver.run());
+    let accept = async {
+        let discover = peer.expect("server/discover").await;
+        let mut result = discover_result();
+        result["capabilities"]["extensions"] = extensions;
+        peer.respond(discover.id(), result).await;
+    };
+    let (session, ()) = tokio::join!(opening.handshake(soon()), accept);
+    Fixture { session: session.unwrap(), peer, driver }
+}
+
 /// Plays the server's part of a legacy handshake.
 pub async fn accept_initialize(peer: &ScriptedPeer, version: &str) {
     let initialize = peer.expect("initialize").await;
