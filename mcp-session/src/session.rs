@@ -330,12 +330,11 @@ impl Session {
         self.start_typed(request, options, Pass::Gate(permit))
     }
 
-    /// Whether a person can be asked to open URLs for a call. Between two pages of a list nobody is.
-    fn urls(&self, pass: &Pass) -> Urls {
+    /// Whether a person can be asked to open URLs for a call.
+    fn urls(&self) -> Urls {
         let service = self.handle.shared.service.as_ref();
-        let is_served = service.is_some_and(Service::serves_urls)
-            && self.peer().version == ProtocolVersion::V2025_11_25
-            && !matches!(pass, Pass::GateAndBack(_));
+        let is_served =
+            service.is_some_and(Service::serves_urls) && self.peer().version == ProtocolVersion::V2025_11_25;
         if is_served { Urls::Served } else { Urls::Unserved }
     }
 
@@ -404,7 +403,7 @@ impl Session {
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
         let tasks = self.agreed.task_mode(method, options.takes_task);
-        let urls = self.urls(&pass);
+        let urls = self.urls();
         let rounds = (has_rounds || tasks != TaskMode::Refused || urls == Urls::Served).then(|| {
             let (frame, id) = (frame.clone(), request_id.clone());
             Box::new(Rounds::new(frame, id, options.rounds, tasks, urls, patience))

@@ -118,7 +118,7 @@ impl Role {
 /// For what an answered call keeps its permit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keeps {
-    /// For the next page of a list, should there be one before the list must end.
+    /// For the next page of a list, should there be one before the list must end, or for URLs to be opened.
     ForNextPage(Patience),
     /// For a further round within these limits, should the answer ask for input, or for URLs to be opened.
     ForNextRound(Patience),
@@ -202,9 +202,10 @@ impl Shared {
             {
                 Kept::Place(self.next_round(permit, keeps, patience, origin))
             }
-            (Err(CallError::Peer(error)), Keeps::ForNextRound(patience) | Keeps::ForTask(patience))
-                if error.code == code::URL_ELICITATION_REQUIRED =>
-            {
+            (
+                Err(CallError::Peer(error)),
+                Keeps::ForNextPage(patience) | Keeps::ForNextRound(patience) | Keeps::ForTask(patience),
+            ) if error.code == code::URL_ELICITATION_REQUIRED => {
                 Kept::Place(self.next_round(permit, keeps, patience, origin))
             }
             // With nothing further to send, the permit is free before the caller can see the answer.

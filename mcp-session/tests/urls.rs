@@ -16,9 +16,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use mcp_proto::{
     CallTool, CallToolResult, ClientCapabilities, Elicit, ElicitResult, ElicitationCapability, ErrorObject,
+    ListTools,
 };
 use mcp_session::{
-    Asker, CallError, CallOptions, CallOutcome, ClientHandler, Gate, Session, SessionOptions, UrlsUnopened,
+    Asker, CallError, CallOptions, CallOutcome, ClientHandler, Gate, ListLimits, Session, SessionOptions,
+    Truncated, UrlsUnopened,
 };
 use mcp_transport::testing::{MemoryOptions, Received, ScriptedPeer};
 use mcp_transport::{CloseReason, Dispatch};
@@ -135,6 +137,70 @@ async fn f178_urls_are_opened_and_the_request_is_repeated_once_it_is_done() {
     assert_gate_quiescent(&gate);
     assert!(cancelled_ids(&it.peer).is_empty());
     assert_eq!(it.session.counters().ignored_notifications, 1, "f179: an unknown one is ignored");
+}
+
+/// A page of tools, and perhaps where the next one is.
+fn page(name: &str, cursor: Option<&str>) -> Value {
+    let mut page = json!({"tools": [{"name": name, "inputSchema": {}}]});
+    if let Some(cursor) = cursor {
+        page["nextCursor"] = json!(cursor);
+    }
+    page
+}
+
+#[tokio::test(start_paused = true)]
+async fn f178_a_list_goes_on_under_its_permit_when_urls_were_opened_for_a_page() {
+    let person = Person::new();
+    let it = legacy_served_by(&person, "2025-11-25").await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 8);
+    let live = gate.enter(soon()).await.unwrap();
+    let options = CallOptions::default().with_deadline(Instant::now() + seconds(1000));
+    let listing = tokio::spawn(live.list::<ListTools>(options, ListLimits::default()));
+    for (asked, name, next) in [(None, "a", Some("2")), (Some("2"), "b", Some("3")), (Some("3"), "c", None)] {
+        let first = it.peer.expect("tools/list").await;
+        refuse(&it.peer, &first, &[url("now", name)]).await;
+        settle().await;
+        assert_eq!(gate.in_flight(), 1, "the permit is kept meanwhile");
+        complete(&it.peer, name).await;
+        let second = it.peer.expect("tools/list").await;
+        assert_ne!(first.value["id"], second.value["id"]);
+        for request in [&first, &second] {
+            assert_eq!(request.params().get("cursor").map(|cursor| cursor.as_str().unwrap()), asked);
+        }
+        it.peer.respond(second.id(), page(name, next)).await;
+    }
+    let listed = listing.await.unwrap().unwrap();
+    let names: Vec<_> = listed.items.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!((names, listed.truncated), (vec!["a", "b", "c"], None));
+    assert_eq!(person.shown(), ["https://a", "https://b", "https://c"]);
+    assert_gate_quiescent(&gate);
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f178_a_list_whose_person_is_asked_ends_in_time_and_frees_its_permit_though_nobody_polls_it() {
+    let person = Person::new();
+    let it = legacy_served_by(&person, "2025-11-25").await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 8);
+    let live = gate.enter(soon()).await.unwrap();
+    let options = CallOptions::default().with_deadline(Instant::now() + seconds(10));
+    let mut listing = ByHand::new(live.list::<ListTools>(options, ListLimits::default()));
+    assert!(listing.poll().is_pending());
+    let request = it.peer.expect("tools/list").await;
+    it.peer.respond(request.id(), page("a", Some("2"))).await;
+    settle().await;
+    assert!(listing.poll().is_pending());
+    let request = it.peer.expect("tools/list").await;
+    refuse(&it.peer, &request, &[url("think", "a")]).await;
+    settle().await;
+    assert!(listing.poll().is_pending());
+    assert_eq!(person.shown().len(), 1);
+    tokio::time::sleep(seconds(11)).await;
+    assert_gate_quiescent(&gate);
+    assert_quiescent(&it.session);
+    let std::task::Poll::Ready(Ok(listed)) = listing.poll() else { panic!("not over") };
+    assert_eq!((listed.items.len(), listed.truncated), (1, Some(Truncated::Deadline)));
+    assert!(cancelled_ids(&it.peer).is_empty(), "there is nothing to cancel");
 }
 
 #[tokio::test(start_paused = true)]
