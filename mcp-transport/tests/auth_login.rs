@@ -319,19 +319,6 @@ async fn k01_a_wider_scope_is_logged_in_for_and_the_old_token_works_until_then()
     assert!(!end.needs_auth(), "it has that now, so another login is no use");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_logout_forgets_everything() {
-    let world = World::new();
-    world.plant("a", |_| {}).await;
-    let oauth = world.oauth("a");
-    let (_, stamp) = oauth.authorize().await.unwrap();
-    oauth.logout().await.unwrap();
-    assert_eq!(world.kept("a").await, None);
-    assert_eq!(token(&oauth).await, Ok(None));
-    let end = oauth.on_refused(401, unauthorized(), stamp).await;
-    assert_eq!(end, Ok(AfterRefusal::Repeat), "the token of that request is not the present one");
-}
-
 #[test]
 fn z01_nothing_of_a_login_or_a_renewal_is_logged_that_is_secret() {
     isolated(async |test| {

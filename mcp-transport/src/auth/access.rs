@@ -10,7 +10,7 @@ use super::settings::OAuthSettings;
 use super::store::{Saved, Stamp};
 use super::unix_time::UnixTime;
 
-/// How often the same wider scope is asked for before it is given up, until a request succeeds.
+/// How often the same wider scope is granted in vain before it is given up, until it is really there.
 const MAX_STEP_UPS: u32 = 3;
 
 /// Most sets of scopes that are counted.
@@ -40,7 +40,7 @@ pub(super) struct Access {
     challenge: Option<BearerChallenge>,
     /// Scopes that a request has needed and the token does not have.
     wanted: Option<Scopes>,
-    /// How often each wider scope was logged in for.
+    /// How often each wider scope was logged in for, and the new token had less.
     step_ups: HashMap<String, u32>,
 }
 
@@ -118,8 +118,13 @@ impl Access {
     }
 
     /// The server wants a wider scope than the token of this stamp has. The answer says what to ask a person
-    /// for, or that it is no use.
-    pub(super) fn on_insufficient_scope(&mut self, stamp: TokenStamp, challenge: BearerChallenge) -> Refused {
+    /// for, or that it is no use. `can_ask`: whether there is one.
+    pub(super) fn on_insufficient_scope(
+        &mut self,
+        stamp: TokenStamp,
+        challenge: BearerChallenge,
+        can_ask: bool,
+    ) -> Refused {
         if stamp.0 != self.generation {
             return Refused::Repeat;
         }
@@ -130,7 +135,7 @@ impl Access {
         let union = requested.union(&granted).union(&challenged);
         let required = union.to_parameter().unwrap_or_default();
         let count = self.step_ups.get(&required).copied().unwrap_or_default();
-        let is_final = granted.cover(&union) || count >= MAX_STEP_UPS;
+        let is_final = !can_ask || granted.cover(&union) || count >= MAX_STEP_UPS;
         if !is_final {
             self.challenge = Some(challenge);
             self.wanted = Some(union);
@@ -144,8 +149,18 @@ impl Access {
             self.unproven = None;
         }
         if stamp.0 == self.generation {
-            self.step_ups.clear();
             self.refused = None;
+        }
+    }
+
+    /// A login for this wider scope has brought a new token, whatever is granted with it.
+    pub(super) fn on_stepped_up(&mut self, wanted: &Scopes) {
+        let granted = self.granted().is_some_and(|granted| granted.cover(wanted));
+        let Some(required) = wanted.to_parameter() else { return };
+        if granted {
+            self.step_ups.remove(&required);
+        } else if self.step_ups.len() < MAX_COUNTED || self.step_ups.contains_key(&required) {
+            *self.step_ups.entry(required).or_default() += 1;
         }
     }
 
@@ -218,22 +233,19 @@ impl Access {
             self.generation += 1;
         }
         self.record = record;
-        let granted =
-            self.record.as_ref().and_then(|record| record.tokens.as_ref()).map(|tokens| &tokens.granted);
-        if let (Some(wanted), Some(granted)) = (&self.wanted, granted)
+        if let (Some(wanted), Some(granted)) = (&self.wanted, self.granted())
             && granted.cover(wanted)
         {
             self.wanted = None;
         }
     }
 
+    fn granted(&self) -> Option<&Scopes> {
+        self.record.as_ref().and_then(|record| record.tokens.as_ref()).map(|tokens| &tokens.granted)
+    }
+
     /// What a login is for: the last challenge, the scopes that were missing, the token that was refused.
-    pub(super) fn on_login(&mut self) -> (Option<BearerChallenge>, Option<Scopes>, Option<Secret>) {
-        if let Some(required) = self.wanted.as_ref().and_then(Scopes::to_parameter)
-            && (self.step_ups.len() < MAX_COUNTED || self.step_ups.contains_key(&required))
-        {
-            *self.step_ups.entry(required).or_default() += 1;
-        }
+    pub(super) fn on_login(&self) -> (Option<BearerChallenge>, Option<Scopes>, Option<Secret>) {
         (self.challenge.clone(), self.wanted.clone(), self.refused.clone())
     }
 
@@ -315,8 +327,8 @@ mod tests {
     #[test]
     fn t01_a_token_is_renewed_before_it_ends_and_not_sent_after() {
         let access = with(record("a1", Some("r1"), Some(100), ""));
-        assert_eq!(carry(&access, 69.0), Carry::Token("a1".into()));
-        assert_eq!(carry(&access, 70.0), Carry::Renewed { fallback: Some("a1".into()) });
+        assert_eq!(carry(&access, 49.0), Carry::Token("a1".into()));
+        assert_eq!(carry(&access, 50.0), Carry::Renewed { fallback: Some("a1".into()) });
         assert_eq!(carry(&access, 100.0), Carry::Renewed { fallback: None });
         assert_eq!(carry(&with(record("a1", Some("r1"), None, "")), 1e6), Carry::Token("a1".into()));
         assert_eq!(carry(&Access::default(), 0.0), Carry::Nothing);
@@ -386,26 +398,42 @@ mod tests {
         };
         let insufficient = |access: &mut Access, scope| {
             let stamp = access.generation();
-            access.on_insufficient_scope(stamp, challenge(scope))
+            access.on_insufficient_scope(stamp, challenge(scope), true)
         };
         assert_eq!(insufficient(&mut access, "y"), wants("x y", true), "it has that already");
         assert_eq!(access.on_login().1, None);
-        for _ in 0..3 {
-            assert_eq!(insufficient(&mut access, "z"), wants("x y z", false));
-            assert_eq!(access.on_login().1, Some(Scopes::parse("x y z")));
+        let required = Scopes::parse("x y z");
+        for token in ["a2", "a3", "a4"] {
+            for _ in 0..5 {
+                // A login that brings nothing is no answer of the server.
+                assert_eq!(insufficient(&mut access, "z"), wants("x y z", false));
+                assert_eq!(access.on_login().1, Some(required.clone()));
+            }
+            access.on_renewed(record(token, None, None, "x y"), None);
+            access.on_stepped_up(&required);
+            // Other requests succeed all the time, and say nothing about this scope.
+            access.on_accepted(access.generation());
         }
         assert_eq!(insufficient(&mut access, "z"), wants("x y z", true));
-        assert_eq!(insufficient(&mut access, "other"), wants("x y other", false));
-        access.on_accepted(access.generation());
-        assert_eq!(insufficient(&mut access, "z"), wants("x y z", false), "a success counts anew");
-        access.on_renewed(record("a2", None, None, "x y z"), None);
+        access.on_renewed(record("a5", None, None, "x y z"), None);
         assert_eq!(access.on_login().1, None, "it is granted");
+        access.on_stepped_up(&required);
+        access.on_renewed(record("a6", None, None, "x y"), None);
+        assert_eq!(insufficient(&mut access, "z"), wants("x y z", false), "it was there, and counts anew");
+        let stamp = access.generation();
+        let refused = access.on_insufficient_scope(stamp, challenge("z"), false);
+        assert_eq!(refused, wants("x y z", true), "there is nobody to ask");
+        assert_eq!(
+            insufficient(&mut access, "other"),
+            wants("x y other", false),
+            "each is counted for itself"
+        );
     }
 
     #[test]
     fn k01_a_narrower_challenge_does_not_narrow_what_was_asked_for() {
         let mut access = with(record("a1", Some("r1"), None, "x"));
-        access.on_insufficient_scope(access.generation(), challenge("y"));
+        access.on_insufficient_scope(access.generation(), challenge("y"), true);
         access.on_unauthorized(access.generation(), Some(challenge("x")), false);
         assert_eq!(access.on_login().1, Some(Scopes::parse("x y")));
     }
@@ -415,9 +443,9 @@ mod tests {
         let mut access = with(record("a1", Some("r1"), None, "x"));
         let old = access.generation();
         access.on_renewed(record("a2", Some("r2"), None, "x y"), None);
-        assert_eq!(access.on_insufficient_scope(old, challenge("y")), Refused::Repeat);
+        assert_eq!(access.on_insufficient_scope(old, challenge("y"), true), Refused::Repeat);
         assert!(matches!(
-            access.on_insufficient_scope(access.generation(), challenge("y")),
+            access.on_insufficient_scope(access.generation(), challenge("y"), true),
             Refused::Final(AuthError::InsufficientScope { is_final: true, .. })
         ));
     }

@@ -5,6 +5,7 @@ use mcp_proto::Secret;
 use serde_json::{Map, Value};
 
 use super::members::{seconds, take_secret, take_text, take_texts};
+use super::signer::CannotSign;
 use super::unix_time::UnixTime;
 
 /// How deep lists and objects may lie in what a server adds: documents that are deeper cannot be read again.
@@ -65,18 +66,26 @@ pub enum AuthMethod {
     ClientSecretPost,
     /// It names itself and proves nothing.
     None,
+    /// It signs a text that says who it is; the key is not part of the record.
+    PrivateKeyJwt,
 }
 
 /// A record cannot be used. The authorization server is at fault, or the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidClient {
+    /// The key signs in a way that the authorization server does not list.
+    #[error("the key of the client signs with {0}, which the authorization server does not take")]
+    Algorithm(&'static str),
     /// There is no identifier.
     #[error("the client has no identifier")]
     NoClientId,
     /// The grant or the response type of the code flow is not among those registered.
     #[error("the client was registered without the authorization code grant")]
     NoCodeGrant,
+    /// The method needs a key, and none is configured.
+    #[error("the client is to prove itself with a key, and none is configured")]
+    NoKey,
     /// The method needs a secret, and none was issued.
     #[error("the client is to prove itself with a secret, and none was issued")]
     NoSecret,
@@ -86,6 +95,9 @@ pub enum InvalidClient {
     /// The secret has expired.
     #[error("the secret of the client has expired")]
     SecretExpired,
+    /// The key does not sign.
+    #[error(transparent)]
+    Signature(CannotSign),
     /// The method is none that is supported here.
     #[error("the client is to prove itself by {0}, which is not supported")]
     UnknownMethod(String),
@@ -111,13 +123,14 @@ impl AuthMethod {
             Self::ClientSecretBasic => "client_secret_basic",
             Self::ClientSecretPost => "client_secret_post",
             Self::None => "none",
+            Self::PrivateKeyJwt => "private_key_jwt",
         }
     }
 
     /// Reads a name of the wire.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::ClientSecretBasic, Self::ClientSecretPost, Self::None]
+        [Self::ClientSecretBasic, Self::ClientSecretPost, Self::None, Self::PrivateKeyJwt]
             .into_iter()
             .find(|method| method.as_str() == name)
     }
@@ -223,7 +236,7 @@ impl ClientRecord {
     ///
     /// # Errors
     ///
-    /// The method is unknown, or what it needs is missing.
+    /// The method is unknown, or the record lacks what it needs.
     pub fn auth_method(&self) -> Result<AuthMethod, InvalidClient> {
         let name = self.token_endpoint_auth_method.as_deref().unwrap_or("none");
         match AuthMethod::parse(name) {
@@ -237,14 +250,8 @@ impl ClientRecord {
         }
     }
 
-    /// Checks what a server has made of a registration, before anything is kept or shown.
-    ///
-    /// What the server does not repeat is as it was asked for.
-    ///
-    /// # Errors
-    ///
-    /// The code flow would fail with this record.
-    pub fn check_for_code_flow(&mut self, redirect_uri: &str, now: UnixTime) -> Result<(), InvalidClient> {
+    /// Fills in what a server has not repeated of a registration: it is as it was asked for.
+    pub fn complete(&mut self, redirect_uri: &str) {
         let fill = |list: &mut Vec<String>, wanted: &[&str]| {
             if list.is_empty() {
                 list.extend(wanted.iter().map(|one| (*one).to_owned()));
@@ -253,6 +260,14 @@ impl ClientRecord {
         fill(&mut self.redirect_uris, &[redirect_uri]);
         fill(&mut self.grant_types, &["authorization_code", "refresh_token"]);
         fill(&mut self.response_types, &["code"]);
+    }
+
+    /// Checks what a server has made of a registration, before anything is kept or shown.
+    ///
+    /// # Errors
+    ///
+    /// The code flow would fail with this record.
+    pub fn check_for_code_flow(&self, redirect_uri: &str, now: UnixTime) -> Result<(), InvalidClient> {
         if !self.redirect_uris.iter().any(|uri| uri == redirect_uri) {
             return Err(InvalidClient::RedirectUri);
         }
@@ -365,7 +380,8 @@ mod tests {
         for name in ["client_secret_basic", "client_secret_post"] {
             assert_eq!(with(name, None), Err(InvalidClient::NoSecret));
         }
-        for name in ["private_key_jwt", "client_secret_jwt", "tls_client_auth", "x\u{1b}"] {
+        assert_eq!(with("private_key_jwt", None), Ok(AuthMethod::PrivateKeyJwt));
+        for name in ["client_secret_jwt", "tls_client_auth", "x\u{1b}"] {
             assert!(matches!(with(name, Some("s")), Err(InvalidClient::UnknownMethod(_))), "{name}");
         }
         for client_id in [json!({}), json!({"client_id": null}), json!({"client_id": ""})] {
@@ -379,6 +395,7 @@ mod tests {
         let check = |mut record: Value| {
             record["client_id"] = "c".into();
             let mut record = read(record, None).unwrap();
+            record.complete("http://127.0.0.1:1/callback");
             record.check_for_code_flow("http://127.0.0.1:1/callback", now).map(|()| record)
         };
         let filled = check(json!({"redirect_uris": null, "grant_types": [], "response_types": ""})).unwrap();

@@ -83,8 +83,6 @@ pub(super) struct Discovered {
     pub(super) issuer: String,
     /// What the issuer publishes.
     pub(super) metadata: ServerMetadata,
-    /// Whether the endpoints were guessed.
-    pub(super) is_guessed: bool,
 }
 
 /// What an answer is worth.
@@ -264,9 +262,14 @@ impl Discovery {
     }
 
     fn on_server(&mut self, place: &WebUrl, issuer: String, metadata: ServerMetadata) -> DiscoveryStep {
-        let is_own = match &metadata.issuer {
-            Some(stated) => same_issuer(stated, &issuer),
-            None => self.settings.allows_missing_issuer,
+        let is_own = match (&metadata.issuer, &self.stage) {
+            (Some(stated), _) if same_issuer(stated, &issuer) => true,
+            // Nobody has named an issuer, only its origin is known; and who has that has all of its paths.
+            (Some(stated), Stage::Legacy { .. }) => {
+                WebUrl::parse(stated).is_ok_and(|stated| stated.origin() == self.server.origin())
+            }
+            (Some(_), _) => false,
+            (None, _) => self.settings.allows_missing_issuer,
         };
         if !is_own {
             // Whoever publishes metadata of somebody else is not asked again.
@@ -276,7 +279,7 @@ impl Discovery {
         if metadata.token_endpoint.is_none() {
             return self.pass_over(place, "there is no token endpoint");
         }
-        self.found(issuer, metadata, false)
+        self.found(issuer, metadata)
     }
 
     fn pass_over(&mut self, place: &WebUrl, why: &str) -> DiscoveryStep {
@@ -325,7 +328,7 @@ impl Discovery {
             Stage::Legacy { issuer } if self.is_clean() => {
                 let issuer = issuer.clone();
                 let metadata = guessed(&issuer);
-                self.found(issuer, metadata, true)
+                self.found(issuer, metadata)
             }
             Stage::Legacy { .. } => self.give_up(Refusal::NoServer),
         }
@@ -359,14 +362,14 @@ impl Discovery {
         DiscoveryStep::Failed(refusal(self.troubles.join("; ")).into())
     }
 
-    fn found(&mut self, issuer: String, metadata: ServerMetadata, is_guessed: bool) -> DiscoveryStep {
+    fn found(&mut self, issuer: String, metadata: ServerMetadata) -> DiscoveryStep {
         // The last word of every way here: secrets of the user are for the issuer that the user has named.
         if self.settings.issuer.as_ref().is_some_and(|wanted| !same_issuer(wanted, &issuer)) {
             let named = escape(&issuer, 200).into_owned();
             return DiscoveryStep::Failed(Refusal::IssuerNotNamed { named }.into());
         }
         let resource = self.resource.take();
-        DiscoveryStep::Found(Box::new(Discovered { resource, issuer, metadata, is_guessed }))
+        DiscoveryStep::Found(Box::new(Discovered { resource, issuer, metadata }))
     }
 }
 
@@ -395,6 +398,19 @@ pub(super) fn usable(settings: &OAuthSettings, server: &WebUrl, named: &str) -> 
     }
     AddressPolicy::of_server(server).check(&url).map_err(|error| error.to_string())?;
     Ok(url)
+}
+
+/// The URL of an endpoint of an authorization server, which is absolute: a relative one would lead to the
+/// server that is protected.
+pub(super) fn endpoint(
+    settings: &OAuthSettings,
+    server: &WebUrl,
+    name: &'static str,
+    stated: &Option<String>,
+) -> Result<WebUrl, Refusal> {
+    let stated = stated.as_deref().ok_or(Refusal::NoEndpoint(name))?;
+    let url = WebUrl::parse(stated).map_err(|error| error.to_string());
+    url.and_then(|_| usable(settings, server, stated)).map_err(|why| Refusal::Endpoint { name, why })
 }
 
 fn plain(issuer: &WebUrl) -> Result<(), String> {
@@ -533,7 +549,7 @@ mod tests {
         for (mut net, named, expected) in table {
             let found = net.run(&modern(), named).unwrap();
             assert_eq!(net.asked, expected);
-            assert!(!found.is_guessed && found.resource.is_some());
+            assert!(found.resource.is_some());
         }
     }
 
@@ -712,11 +728,15 @@ mod tests {
             let mut net = Net::default();
             let found = net.run(&settings, None).unwrap();
             assert_eq!(net.asked, asked);
-            assert!(found.is_guessed);
-            assert_eq!(found.metadata.token_endpoint.as_deref(), Some("https://rs.example/token"));
+            assert_eq!(found.metadata, guessed("https://rs.example"));
         }
         let mut net = Net::default().issuer(asked[2], "https://rs.example");
-        assert!(!net.run(&OAuthSettings::default(), None).unwrap().is_guessed);
+        let found = net.run(&OAuthSettings::default(), None).unwrap();
+        assert_ne!(found.metadata, guessed("https://rs.example"));
+        // Such a server may call its issuer by another path of its own.
+        let mut net = Net::default().issuer(asked[2], "https://rs.example/oauth");
+        let found = net.run(&OAuthSettings::default(), None).unwrap();
+        assert_eq!(found.metadata.issuer.as_deref(), Some("https://rs.example/oauth"));
         let mut net = Net::default().issuer(asked[2], "https://evil.example");
         assert!(matches!(refused(net.run(&OAuthSettings::default(), None)), Refusal::NoServer(_)));
         let off = OAuthSettings { legacy: crate::auth::Legacy::Off, ..OAuthSettings::default() };
@@ -759,7 +779,7 @@ mod tests {
         assert_eq!(net.asked, [PATH_PRM, PRM, AS_META, OIDC]);
         let mut net = Net::default().issuer(AS_META, "https://as.example");
         let found = net.run(&pinned("https://as.example"), None).unwrap();
-        assert_eq!((found.issuer.as_str(), found.is_guessed), ("https://as.example", false));
+        assert_eq!(found.issuer, "https://as.example");
         // Also what is known already is held against the configuration.
         let server = WebUrl::parse(SERVER).unwrap();
         let settings = pinned("https://as.example");

@@ -70,6 +70,9 @@ pub enum NeedsAuth {
     /// The token has expired and cannot be renewed.
     #[error("the token has expired")]
     Expired,
+    /// The identity provider of an organisation takes the token of the identity no longer.
+    #[error("the identity provider wants a new sign-on")]
+    Identity,
     /// There are no credentials.
     #[error("nobody has logged in")]
     Missing,
@@ -129,6 +132,10 @@ pub enum Refusal {
     /// PKCE with S256 is not supported, or not known to be.
     #[error("the authorization server does not say that it supports PKCE with S256")]
     NoPkce,
+    /// The authorization server lists what it takes, and the assertions of identity providers are not among
+    /// it.
+    #[error("the authorization server takes no assertions of identity providers")]
+    NoIdentityAssertions,
     /// The server publishes nothing about its authorization.
     #[error("the server asks for authorization and does not say where")]
     NoResourceMetadata,

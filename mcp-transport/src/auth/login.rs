@@ -5,9 +5,9 @@ use mcp_proto::{Redactor, Secret};
 
 use super::authorization::{Answer, AuthorizationRequest, ForeignAnswer, Pending, Wish};
 use super::challenge::BearerChallenge;
-use super::client_auth::token_request;
+use super::client_auth::{ClientProof, token_request};
 use super::client_record::{ClientRecord, ClientSource};
-use super::discovery::{Discovered, Discovery, DiscoveryStep, usable};
+use super::discovery::{Discovered, Discovery, DiscoveryStep, endpoint};
 use super::error::{AuthError, LoginEnd, Refusal};
 use super::error_reply::ErrorReply;
 use super::form::Form;
@@ -15,7 +15,7 @@ use super::issuer::same_issuer;
 use super::oauth_http::{OAuthHttpError, OAuthRequest, OAuthResponse};
 use super::random::Randomness;
 use super::record::{CachedMetadata, CredentialRecord};
-use super::registration::{NotRegistered, Registration, read};
+use super::registration::{self, NotRegistered, Registration};
 use super::resource::canonical_resource;
 use super::scope::{ScopeSources, Scopes};
 use super::settings::{ApplicationType, OAuthSettings};
@@ -212,7 +212,7 @@ impl Login {
             (Stage::Asking(asked), LoginInput::Answer(answer)) => self.on_answer(asked, &answer),
             (Stage::Fencing(asked, code), LoginInput::FenceTaken(kept)) => {
                 self.kept = kept.map(|kept| *kept);
-                self.exchange(asked, code)
+                self.exchange(asked, code, now)
             }
             (Stage::Exchanging(asked, code), LoginInput::Response(_, answer)) => {
                 self.on_tokens(*asked, &code, answer, now)
@@ -310,13 +310,7 @@ impl Login {
         if !settings.pkce_metadata.allows(metadata) {
             return Err(Refusal::NoPkce.into());
         }
-        let endpoint = |name: &'static str, text: &Option<String>| match text {
-            Some(text) => match absolute(text).and_then(|()| usable(settings, server, text)) {
-                Ok(url) => Ok(url),
-                Err(why) => Err(Refusal::Endpoint { name, why }),
-            },
-            None => Err(Refusal::NoEndpoint(name)),
-        };
+        let endpoint = |name, stated| endpoint(settings, server, name, stated);
         let resource = discovered.resource.as_ref();
         let scopes = wanted.clone().unwrap_or_else(|| {
             Scopes::choose(&ScopeSources {
@@ -355,7 +349,7 @@ impl Login {
                 )));
             }
             client.normalise(metadata.token_endpoint_auth_methods_supported.as_deref());
-            client.auth_method()?;
+            settings.check_proof(&client)?;
             return Ok(Candidate::Fixed(client));
         }
         if let Some(url) = &settings.client_metadata_url
@@ -366,9 +360,9 @@ impl Login {
                 let what = "client_metadata_url must be an https URL with a path and nothing behind it";
                 return Err(AuthError::Config(what.to_owned()));
             }
-            return Ok(Candidate::Fixed(ClientRecord::new(ClientSource::Document, url.as_str())));
+            return Ok(Candidate::Fixed(settings.document_client(url)));
         }
-        match of_issuer.map(|kept| &kept.client) {
+        match of_issuer.filter(|kept| !kept.is_client_void).map(|kept| &kept.client) {
             Some(client) if client.source == ClientSource::Registered && !client.is_secret_expired(now) => {
                 Ok(Candidate::Kept(client.clone()))
             }
@@ -405,7 +399,7 @@ impl Login {
         match std::mem::replace(&mut chosen.client, Candidate::New) {
             Candidate::Fixed(client) => self.ask(chosen, client, &redirect_uri),
             Candidate::Kept(mut client) if client.redirect_uris.contains(&redirect_uri) => {
-                client.check_for_code_flow(&redirect_uri, now)?;
+                self.check(&mut client, &redirect_uri, now)?;
                 self.ask(chosen, client, &redirect_uri)
             }
             Candidate::Kept(_) | Candidate::New => {
@@ -415,6 +409,13 @@ impl Login {
                 self.register(chosen, Attempt { redirect_uri, application_type, is_second: false })
             }
         }
+    }
+
+    /// Checks a registered client before anything is kept or shown.
+    fn check(&self, client: &mut ClientRecord, redirect_uri: &str, now: UnixTime) -> Result<(), AuthError> {
+        client.complete(redirect_uri);
+        client.check_for_code_flow(redirect_uri, now)?;
+        Ok(self.plan.settings.check_proof(client)?)
     }
 
     fn register(&mut self, chosen: Box<Chosen>, attempt: Attempt) -> Result<LoginOutput, AuthError> {
@@ -441,9 +442,9 @@ impl Login {
         now: UnixTime,
     ) -> Result<LoginOutput, AuthError> {
         let response = answer.map_err(|error| failed("the registration", &error))?;
-        match read(&response, &chosen.discovered.metadata) {
+        match registration::read(&response, &chosen.discovered.metadata) {
             Ok(mut client) => {
-                client.check_for_code_flow(&attempt.redirect_uri, now)?;
+                self.check(&mut client, &attempt.redirect_uri, now)?;
                 self.ask(chosen, client, &attempt.redirect_uri)
             }
             Err(NotRegistered::OtherType(_)) if !attempt.is_second => {
@@ -492,7 +493,7 @@ impl Login {
         }
     }
 
-    fn exchange(&mut self, asked: Box<Asked>, code: Secret) -> Result<LoginOutput, AuthError> {
+    fn exchange(&mut self, asked: Box<Asked>, code: Secret, now: UnixTime) -> Result<LoginOutput, AuthError> {
         let Asked { chosen, client, pending } = &*asked;
         let form = Form::new()
             .with("grant_type", "authorization_code")
@@ -500,8 +501,14 @@ impl Login {
             .with("redirect_uri", pending.redirect_uri.as_str())
             .with("code_verifier", pending.pkce.verifier().clone())
             .with_some("resource", chosen.resource.as_deref());
-        let methods = chosen.discovered.metadata.token_endpoint_auth_methods_supported.as_deref();
-        let request = token_request(&chosen.token_endpoint, form, client, methods)?;
+        let proof = ClientProof {
+            issuer: &chosen.discovered.issuer,
+            metadata: Some(&chosen.discovered.metadata),
+            signer: self.plan.settings.signer.as_deref(),
+            now,
+            randomness: &*self.randomness,
+        };
+        let request = token_request(&chosen.token_endpoint, form, client, &proof)?;
         self.stage = Stage::Exchanging(asked, code);
         Ok(self.send(request))
     }
@@ -580,11 +587,6 @@ fn on_saved(
 
 fn failed(what: &str, error: &OAuthHttpError) -> AuthError {
     AuthError::unavailable(format!("{what} has failed: {error}"))
-}
-
-/// Endpoints are absolute; a relative one would lead to the server that is protected.
-fn absolute(text: &str) -> Result<(), String> {
-    WebUrl::parse(text).map(drop).map_err(|error| error.to_string())
 }
 
 /// Whether the URL can stand for a client (MCP 2025-11-25, *Client ID Metadata Documents*).

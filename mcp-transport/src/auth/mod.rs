@@ -5,9 +5,9 @@
 //! [`AuthProvider`](crate::http::AuthProvider) it does the first two for HTTP connections; a login is for
 //! the layers above to call. Its own requests are made by [`OAuthClient`].
 //!
-//! What decides does so without I/O, one concern a file: [`Login`] and [`Refresh`] are machines that are
-//! driven step by step, and take the answer to the last question alone. What drives them is thin:
-//! `login_run.rs` and `refresh_run.rs`. Four exclusions are kept apart:
+//! What decides does so without I/O, one concern a file: [`Login`], [`Refresh`] and [`MachineGrant`] are
+//! machines that are driven step by step, and take the answer to the last question alone. What drives them
+//! is thin: `login_run.rs` for the first, `renewal_run.rs` for the other two. Four exclusions are kept apart:
 //!
 //! | what | where | held |
 //! |---|---|---|
@@ -16,6 +16,7 @@
 //! | the right to change credentials, among processes ([`LockedCredentials`]) | `store.rs` | from reading to keeping, never during a discovery or while a person thinks |
 //! | the right to ask a person ([`InteractiveGate`]) | `gate.rs` | from the first question of a login to its end |
 //!
+//! The third is what OAuth texts call a fence: *taking the fence* is locking the record.
 //! None of them is held during a request to the server that is protected.
 //!
 //! # Examples
@@ -50,8 +51,10 @@ mod address;
 #[cfg(unix)]
 mod atomic_write;
 mod authorization;
+mod bearer;
 mod callback;
 mod challenge;
+mod client_assertion;
 mod client_auth;
 mod client_record;
 mod discovery;
@@ -63,9 +66,11 @@ mod form;
 mod gate;
 mod hook;
 mod http_client;
+mod identity;
 mod issuer;
 mod login;
 mod login_run;
+mod machine_grant;
 mod members;
 mod memory_store;
 mod metadata;
@@ -77,12 +82,16 @@ mod provider;
 mod random;
 mod record;
 mod refresh;
-mod refresh_run;
 mod registration;
+mod renewal;
+mod renewal_run;
 mod resource;
+mod revocation;
 mod scope;
 mod settings;
+mod signer;
 mod store;
+mod token_exchange;
 mod tokens;
 mod ui;
 mod unix_time;
@@ -92,9 +101,9 @@ mod well_known;
 pub use access::TokenStamp;
 pub use address::{AddressClass, AddressPolicy, AddressRefused};
 pub use authorization::{AuthorizationRequest, ForeignAnswer};
+pub use bearer::{BearerToken, InvalidToken};
 pub use callback::{CallbackHub, CallbackRefusal, LoopbackUi, Pasted, Presenter, read_callback};
 pub use challenge::{BearerChallenge, Challenges};
-pub use client_auth::token_request;
 pub use client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
 pub use error::{AuthError, LoginEnd, NeedsAuth, Refusal};
 pub use error_reply::ErrorReply;
@@ -103,8 +112,10 @@ pub use file_store::FileStore;
 pub use form::Form;
 pub use gate::{GatePass, InteractiveGate};
 pub use http_client::OAuthClient;
+pub use identity::{FixedIdentity, IdentityKind, IdentityProvider, IdentitySource};
 pub use issuer::same_issuer;
 pub use login::{Login, LoginInput, LoginOutput, LoginPlan, UnexpectedInput};
+pub use machine_grant::MachineGrant;
 pub use memory_store::MemoryStore;
 pub use metadata::{ResourceMetadata, ServerMetadata};
 pub use oauth_http::{MAX_ANSWER_BYTES, OAuthHttp, OAuthHttpError, OAuthRequest, OAuthResponse};
@@ -112,12 +123,15 @@ pub use pkce::{Pkce, PkceMetadata};
 pub use provider::{AfterRefusal, OAuth, OAuthSeams};
 pub use random::{NoRandomness, Randomness, SystemRandomness};
 pub use record::{CachedMetadata, CredentialRecord};
-pub use refresh::{Refresh, RefreshInput, RefreshOutput};
+pub use refresh::Refresh;
+pub use renewal::{Renewal, RenewalInput, RenewalOutput, RenewalPlan};
 pub use resource::{canonical_resource, speaks_of};
+pub use revocation::Revocation;
 pub use scope::{ScopeSources, Scopes};
 pub use settings::{
     ApplicationType, ConfiguredClient, Grant, Legacy, OAuthSettings, Redirect, ResourceParameter,
 };
+pub use signer::{CannotSign, InvalidKey, Signer, SigningAlgorithm, SigningKey};
 pub use store::{CredentialKey, CredentialStore, FENCE_LIMIT, LockedCredentials, Saved, Stamp, StoreError};
 pub use tokens::{TokenFailure, TokenReply, Tokens};
 pub use ui::{AnswerVerdict, AuthUi, Consent, Delivery, RedirectWish};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_proto::{ProtocolVersion, Secret};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -18,7 +18,8 @@ use super::login_run;
 use super::oauth_http::OAuthHttp;
 use super::random::Randomness;
 use super::record::CredentialRecord;
-use super::refresh_run;
+use super::renewal_run;
+use super::revocation::{REVOCATION_LIMIT, Revocation, Revoking};
 use super::settings::OAuthSettings;
 use super::store::{CredentialKey, CredentialStore, FENCE_LIMIT, Saved, Stamp};
 use super::ui::AuthUi;
@@ -233,7 +234,7 @@ impl OAuth {
                 self.shared.on_unauthorized(stamp, challenge).await.map(|()| AfterRefusal::Repeat)
             }
             (403, Some(challenge)) if challenge.error.as_deref() == Some("insufficient_scope") => {
-                match self.shared.state().access.on_insufficient_scope(stamp, challenge) {
+                match self.shared.on_insufficient_scope(stamp, challenge) {
                     Refused::Final(error) => Err(error),
                     Refused::Renew(_) | Refused::Repeat => Ok(AfterRefusal::Repeat),
                 }
@@ -264,7 +265,8 @@ impl OAuth {
         }
     }
 
-    /// Forgets the credentials, here and in the store.
+    /// Forgets the credentials, here and in the store, and asks the authorization server to take the tokens
+    /// back. That may take 10 s; whatever comes of it is told and changes nothing here.
     ///
     /// # Errors
     ///
@@ -272,12 +274,25 @@ impl OAuth {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave the credentials.
-    pub async fn logout(&self) -> Result<(), AuthError> {
+    /// Dropping the future may leave the credentials, or tokens that the server still takes.
+    ///
+    /// # Source
+    ///
+    /// RFC 7009, section 2.
+    pub async fn logout(&self) -> Result<Revocation, AuthError> {
         let shared = &self.shared;
-        shared.seams.store.lock(&shared.key, Instant::now() + FENCE_LIMIT).await?.clear().await?;
+        let fence = shared.seams.store.lock(&shared.key, Instant::now() + FENCE_LIMIT).await?;
+        let kept = fence.load().await.map(|kept| kept.map(Box::new));
+        fence.clear().await?;
+        // What cannot be read was forgotten all the same.
+        let forgotten = kept.map(|kept| shared.unsaved(&kept).or(kept));
         shared.state().access.on_cleared();
-        Ok(())
+        drop(fence);
+        Ok(match forgotten {
+            Ok(Some(record)) => shared.revoke(&record).await,
+            Ok(None) => Revocation::NotOffered,
+            Err(error) => Revocation::Failed(error.into()),
+        })
     }
 
     /// Ends logins, refuses new work, and waits until `by` for what must not be lost. Answers with the
@@ -375,6 +390,13 @@ impl Shared {
         if is_needed { self.load().await } else { Ok(()) }
     }
 
+    fn on_insufficient_scope(&self, stamp: TokenStamp, challenge: BearerChallenge) -> Refused {
+        let mut state = self.state();
+        // Whoever acts for itself has asked for all there is, and has nobody to ask for more.
+        let can_ask = !state.settings.is_for_itself();
+        state.access.on_insufficient_scope(stamp, challenge, can_ask)
+    }
+
     async fn on_unauthorized(
         self: &Arc<Self>,
         stamp: TokenStamp,
@@ -435,7 +457,7 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         landing.launch(async move {
-            let result = refresh_run::run(&shared, refused).await;
+            let result = renewal_run::run(&shared, refused).await;
             shared.state().on_renewal_over(&result);
             result
         });
@@ -459,7 +481,7 @@ impl Shared {
         let Ok(landing) = reserved else { return };
         let shared = Arc::clone(self);
         landing.launch(async move {
-            refresh_run::save_again(&shared).await.inspect_err(|error| {
+            renewal_run::save_again(&shared).await.inspect_err(|error| {
                 tracing::debug!(server = %shared.server, %error, "a renewed token still cannot be kept");
             })
         });
@@ -512,8 +534,25 @@ impl Shared {
             (end, interest, landing, plan)
         };
         let (shared, ui) = (Arc::clone(self), Arc::clone(ui));
-        landing.launch(async move { login_run::run(&shared, plan, &*ui, &nobody_waits).await });
+        landing.launch(async move {
+            let wanted = plan.wanted.clone();
+            let result = login_run::run(&shared, plan, &*ui, &nobody_waits).await;
+            if let (Ok(()), Some(wanted)) = (&result, &wanted) {
+                shared.state().access.on_stepped_up(wanted);
+            }
+            result
+        });
         Ok(Some((end, interest)))
+    }
+
+    /// Asks the authorization server to take tokens back that are forgotten here.
+    async fn revoke(&self, record: &CredentialRecord) -> Revocation {
+        let (settings, randomness) = (self.settings(), &*self.seams.randomness);
+        let revoking =
+            Revoking { record, settings: &settings, server: &self.server, now: self.now(), randomness };
+        let revoked = timeout(REVOCATION_LIMIT, revoking.run(&*self.seams.http)).await;
+        let late = || Revocation::Failed(AuthError::unavailable("the tokens are not revoked in time"));
+        revoked.unwrap_or_else(|_| late())
     }
 
     async fn login_over(&self) {

@@ -6,7 +6,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::client_record::{ClientRecord, ClientSource};
 use super::issuer::same_issuer;
-use super::members::{object, seconds, take_secret, take_text, text};
+use super::members::{flag, object, seconds, take_secret, take_text, text};
 use super::metadata::ServerMetadata;
 use super::scope::Scopes;
 use super::tokens::Tokens;
@@ -46,6 +46,9 @@ pub struct CredentialRecord {
     pub document_refused_by: Option<String>,
     /// When the issuer first said that it does not know the client.
     pub unknown_client_since: Option<UnixTime>,
+    /// Whether the issuer does not know the client any more, so that the next login has to register another
+    /// one.
+    pub is_client_void: bool,
 }
 
 /// Metadata of an authorization server, with its age.
@@ -81,6 +84,7 @@ impl CredentialRecord {
             metadata: None,
             document_refused_by: None,
             unknown_client_since: None,
+            is_client_void: false,
         }
     }
 
@@ -152,6 +156,7 @@ impl CredentialRecord {
             ("metadata", metadata.map(Value::from)),
             ("document_refused_by", self.document_refused_by.as_deref().map(Value::from)),
             ("unknown_client_since", self.unknown_client_since.map(UnixTime::to_value)),
+            ("client_void", self.is_client_void.then(|| true.into())),
         ])
     }
 
@@ -177,6 +182,7 @@ impl CredentialRecord {
             tokens: take_object(&mut members, "tokens").and_then(read_tokens),
             document_refused_by: text(&members, "document_refused_by"),
             unknown_client_since: moment(&members, "unknown_client_since"),
+            is_client_void: flag(&members, "client_void"),
             metadata,
         })
     }
@@ -279,6 +285,7 @@ pub(super) mod tests {
         });
         record.document_refused_by = Some("https://b.example".to_owned());
         record.unknown_client_since = Some(now);
+        record.is_client_void = true;
         record
     }
 

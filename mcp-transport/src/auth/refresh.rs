@@ -1,24 +1,20 @@
 use std::time::Duration;
 
-use mcp_proto::{Redactor, Secret};
+use mcp_proto::Redactor;
 
-use super::client_auth::token_request;
-use super::client_record::{AuthMethod, ClientRecord, ClientSource};
-use super::discovery::{Discovered, Discovery, DiscoveryStep, usable};
-use super::error::{AuthError, NeedsAuth, Refusal};
+use super::client_auth::{ClientProof, token_request};
+use super::client_record::{ClientRecord, ClientSource};
+use super::discovery::{Discovered, Discovery, DiscoveryStep, endpoint};
+use super::error::{AuthError, NeedsAuth};
 use super::error_reply::ErrorReply;
 use super::form::Form;
 use super::issuer::same_issuer;
 use super::login::UnexpectedInput;
 use super::oauth_http::{OAuthHttpError, OAuthRequest, OAuthResponse};
 use super::record::{CachedMetadata, CredentialRecord};
-use super::resource::canonical_resource;
-use super::scope::{ScopeSources, Scopes};
-use super::settings::OAuthSettings;
-use super::store::{Saved, StoreError};
-use super::tokens::{TokenFailure, TokenReply, Tokens};
+use super::renewal::{RenewalInput, RenewalOutput, RenewalPlan};
+use super::tokens::{TokenFailure, TokenReply};
 use super::unix_time::UnixTime;
-use super::web_url::WebUrl;
 
 /// Time between two servers' words that the client is unknown, before the second one is believed.
 ///
@@ -28,8 +24,7 @@ const SECOND_STRIKE_AFTER: Duration = Duration::from_secs(60);
 /// How old metadata may be before it is fetched again.
 const METADATA_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Makes a new access token without a person, with the refresh token or with the client's own secret: a
-/// machine without I/O, clock or task.
+/// Makes a new access token without a person, with the refresh token: a machine without I/O, clock or task.
 ///
 /// ```text
 /// begin ─▶ NeedFence ─▶ Send ─▶ Commit ─▶ Done
@@ -53,10 +48,7 @@ const METADATA_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// RFC 6749, section 6; RFC 9700, section 4.14; MCP 2026-07-28, basic/authorization.
 #[derive(Debug)]
 pub struct Refresh {
-    settings: OAuthSettings,
-    server: WebUrl,
-    /// The access token that is of no use any more, if it is not merely about to end.
-    refused: Option<Secret>,
+    plan: RenewalPlan,
     stage: Stage,
     asked: u64,
     is_asking: bool,
@@ -65,38 +57,6 @@ pub struct Refresh {
     has_rediscovered: bool,
     /// Metadata that is merely old has to do, as there is no other.
     uses_old_metadata: bool,
-    /// The scopes of a token that is asked for without a refresh token.
-    scopes: Scopes,
-}
-
-/// What a driver tells a [`Refresh`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RefreshInput {
-    /// The fence is taken, and this is what is kept now.
-    FenceTaken(Option<Box<CredentialRecord>>),
-    /// What is kept now.
-    Reloaded(Option<Box<CredentialRecord>>),
-    /// The answer to the request of this number.
-    Response(u64, Result<OAuthResponse, OAuthHttpError>),
-    /// The record is kept, or not.
-    Saved(Result<Saved, StoreError>),
-}
-
-/// What a [`Refresh`] wants next.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RefreshOutput {
-    /// Keep this record, before anybody may use it.
-    Commit(Box<CredentialRecord>),
-    /// It is over: these are the credentials, or there are none that are better.
-    Done(Result<Box<CredentialRecord>, AuthError>),
-    /// Take the fence and read what is kept.
-    NeedFence,
-    /// Read once more what is kept.
-    Reload,
-    /// Send this, under this number.
-    Send(u64, Box<OAuthRequest>),
 }
 
 #[derive(Debug)]
@@ -114,22 +74,19 @@ enum Stage {
 }
 
 impl Refresh {
-    /// Begins; the first output is always [`RefreshOutput::NeedFence`].
+    /// Begins; the first output is always [`RenewalOutput::NeedFence`].
     #[must_use]
-    pub fn begin(settings: OAuthSettings, server: WebUrl, refused: Option<Secret>) -> (Self, RefreshOutput) {
+    pub fn begin(plan: RenewalPlan) -> (Self, RenewalOutput) {
         let refresh = Self {
-            settings,
-            server,
-            refused,
+            plan,
             stage: Stage::Fence,
             asked: 0,
             is_asking: false,
             found: None,
             has_rediscovered: false,
             uses_old_metadata: false,
-            scopes: Scopes::default(),
         };
-        (refresh, RefreshOutput::NeedFence)
+        (refresh, RenewalOutput::NeedFence)
     }
 
     /// Takes what has happened, and says what is to be done next.
@@ -137,36 +94,36 @@ impl Refresh {
     /// # Errors
     ///
     /// It did not wait for this; then nothing has changed.
-    pub fn step(&mut self, input: RefreshInput, now: UnixTime) -> Result<RefreshOutput, UnexpectedInput> {
+    pub fn step(&mut self, input: RenewalInput, now: UnixTime) -> Result<RenewalOutput, UnexpectedInput> {
         if !self.waits_for(&input) {
             return Err(UnexpectedInput);
         }
         self.is_asking = false;
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         let output = match (stage, input) {
-            (Stage::Fence, RefreshInput::FenceTaken(kept)) => self.on_fence(kept, now),
+            (Stage::Fence, RenewalInput::FenceTaken(kept)) => self.on_fence(kept, now),
             (
                 Stage::Discovering { mut discovery, may_use_old_metadata },
-                RefreshInput::Response(_, answer),
+                RenewalInput::Response(_, answer),
             ) => {
                 let step = discovery.on_answer(answer);
                 self.on_discovery(discovery, may_use_old_metadata, step, now)
             }
-            (Stage::Renewing(record), RefreshInput::Response(_, answer)) => {
+            (Stage::Renewing(record), RenewalInput::Response(_, answer)) => {
                 self.on_tokens(record, answer, now)
             }
-            (Stage::Reloading(record), RefreshInput::Reloaded(kept)) => self.on_reload(record, kept, now),
-            (Stage::Saving(mut record, end), RefreshInput::Saved(saved)) => match (end, saved) {
+            (Stage::Reloading(record), RenewalInput::Reloaded(kept)) => self.on_reload(record, kept, now),
+            (Stage::Saving(mut record, end), RenewalInput::Saved(saved)) => match (end, saved) {
                 (Some(error), Ok(_)) => Err(error),
                 (_, Err(error)) => Err(error.into()),
                 (None, Ok(saved)) => {
                     record.revision = saved.revision;
-                    Ok(RefreshOutput::Done(Ok(record)))
+                    Ok(RenewalOutput::Done(Ok(record)))
                 }
             },
             _ => return Err(UnexpectedInput),
         };
-        Ok(output.unwrap_or_else(|error| RefreshOutput::Done(Err(error))))
+        Ok(output.unwrap_or_else(|error| RenewalOutput::Done(Err(error))))
     }
 
     /// Whether the fence is to be held until the next step, if it is taken already.
@@ -175,102 +132,52 @@ impl Refresh {
         !matches!(self.stage, Stage::Discovering { .. })
     }
 
-    fn waits_for(&self, input: &RefreshInput) -> bool {
+    fn waits_for(&self, input: &RenewalInput) -> bool {
         match (&self.stage, input) {
-            (Stage::Fence, RefreshInput::FenceTaken(_))
-            | (Stage::Reloading(_), RefreshInput::Reloaded(_))
-            | (Stage::Saving(..), RefreshInput::Saved(_)) => true,
-            (_, RefreshInput::Response(number, _)) => self.is_asking && *number == self.asked,
+            (Stage::Fence, RenewalInput::FenceTaken(_))
+            | (Stage::Reloading(_), RenewalInput::Reloaded(_))
+            | (Stage::Saving(..), RenewalInput::Saved(_)) => true,
+            (_, RenewalInput::Response(number, _)) => self.is_asking && *number == self.asked,
             _ => false,
         }
     }
 
-    fn send(&mut self, request: OAuthRequest) -> RefreshOutput {
+    fn send(&mut self, request: OAuthRequest) -> RenewalOutput {
         self.asked += 1;
         self.is_asking = true;
-        RefreshOutput::Send(self.asked, Box::new(request))
+        RenewalOutput::Send(self.asked, Box::new(request))
     }
 
     fn on_fence(
         &mut self,
         kept: Option<Box<CredentialRecord>>,
         now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
-        if self.settings.is_for_itself() {
-            return self.act_for_itself(kept, now);
-        }
+    ) -> Result<RenewalOutput, AuthError> {
         let mut kept = kept.ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
-        if !self.settings.accept(&kept) {
+        if !self.plan.settings.accept(&kept) {
             return Err(AuthError::NeedsAuth(NeedsAuth::Changed));
         }
         let tokens = kept.tokens.as_ref().ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
-        if self.is_of_use(&kept, now) {
-            return Ok(RefreshOutput::Done(Ok(kept)));
+        if self.plan.is_enough(&kept, now) {
+            return Ok(RenewalOutput::Done(Ok(kept)));
         }
-        if tokens.refresh_token.is_none() {
+        // A client whose secret has ended is registered anew by the next login.
+        if tokens.refresh_token.is_none() || kept.client.is_secret_expired(now) {
             return Err(AuthError::NeedsAuth(NeedsAuth::Expired));
         }
         if let Some((found, fetched_at)) = self.found.take()
             && same_issuer(&found.issuer, &kept.issuer)
         {
             kept.metadata = Some(CachedMetadata { document: found.metadata, fetched_at });
-            return self.renew(kept);
+            return self.renew(kept, now);
         }
         let is_known =
             kept.metadata.as_ref().is_some_and(|cached| now.since(cached.fetched_at) < METADATA_LIFETIME);
         if is_known || (self.uses_old_metadata && kept.metadata.is_some()) {
-            return self.renew(kept);
+            return self.renew(kept, now);
         }
         let has_old_metadata = kept.metadata.is_some();
         self.discover(&kept.issuer, has_old_metadata, now)
-    }
-
-    /// Asks for a token with the client's own secret, of the configured issuer alone.
-    ///
-    /// # Source
-    ///
-    /// RFC 6749, section 4.4; MCP extension `io.modelcontextprotocol/oauth-client-credentials`.
-    fn act_for_itself(
-        &mut self,
-        kept: Option<Box<CredentialRecord>>,
-        now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
-        let revision = kept.as_ref().map_or(0, |kept| kept.revision);
-        if let Some(kept) = kept.filter(|kept| self.settings.accept(kept) && self.is_of_use(kept, now)) {
-            return Ok(RefreshOutput::Done(Ok(kept)));
-        }
-        let missing = |what: &str| AuthError::Config(format!("client credentials need {what}"));
-        let client =
-            self.settings.configured_client().ok_or_else(|| missing("client_id and client_secret"))?;
-        client.client_secret.as_ref().ok_or_else(|| missing("client_secret"))?;
-        let issuer = self.settings.issuer.clone().ok_or_else(|| missing("issuer"))?;
-        let Some((found, fetched_at)) = self.found.take() else {
-            let (discovery, step) = Discovery::begin(&self.settings, &self.server, None, None);
-            return self.on_discovery(Box::new(discovery), false, step, now);
-        };
-        if !same_issuer(&found.issuer, &issuer) {
-            let named = mcp_proto::escape(&found.issuer, 200).into_owned();
-            return Err(Refusal::IssuerNotNamed { named }.into());
-        }
-        let Discovered { metadata: document, resource, .. } = found;
-        let mut record = Box::new(CredentialRecord::new(canonical_resource(&self.server), issuer, client));
-        record.revision = revision;
-        record.fingerprint = self.settings.fingerprint();
-        record.resource = self.settings.resource_parameter(&self.server, resource.as_ref());
-        record.metadata = Some(CachedMetadata { document, fetched_at });
-        self.scopes = Scopes::choose(&ScopeSources {
-            configured: self.settings.scope.as_deref(),
-            resource: resource.as_ref().and_then(|resource| resource.scopes_supported.as_deref()),
-            ..ScopeSources::default()
-        });
-        self.renew(record)
-    }
-
-    /// Whether the access token that is kept will do.
-    fn is_of_use(&self, kept: &CredentialRecord, now: UnixTime) -> bool {
-        kept.tokens
-            .as_ref()
-            .is_some_and(|tokens| tokens.is_fresh(now) && self.refused.as_ref() != Some(&tokens.access_token))
     }
 
     fn discover(
@@ -278,8 +185,8 @@ impl Refresh {
         issuer: &str,
         may_use_old_metadata: bool,
         now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
-        let (discovery, step) = Discovery::at_issuer(&self.settings, &self.server, issuer);
+    ) -> Result<RenewalOutput, AuthError> {
+        let (discovery, step) = Discovery::at_issuer(&self.plan.settings, &self.plan.server, issuer);
         self.on_discovery(Box::new(discovery), may_use_old_metadata, step, now)
     }
 
@@ -289,7 +196,7 @@ impl Refresh {
         may_use_old_metadata: bool,
         step: DiscoveryStep,
         now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
+    ) -> Result<RenewalOutput, AuthError> {
         match step {
             DiscoveryStep::Ask(request) => {
                 self.stage = Stage::Discovering { discovery, may_use_old_metadata };
@@ -304,45 +211,35 @@ impl Refresh {
             DiscoveryStep::Failed(error) => return Err(error),
         }
         self.stage = Stage::Fence;
-        Ok(RefreshOutput::NeedFence)
+        Ok(RenewalOutput::NeedFence)
     }
 
-    fn renew(&mut self, record: Box<CredentialRecord>) -> Result<RefreshOutput, AuthError> {
-        let endpoint = record.metadata.as_ref().and_then(|cached| cached.document.token_endpoint.as_deref());
-        let endpoint = endpoint.ok_or(Refusal::NoEndpoint("token_endpoint"))?;
-        let url = WebUrl::parse(endpoint).map_err(|error| error.to_string());
-        let url = url.and_then(|_| usable(&self.settings, &self.server, endpoint));
-        let url = url.map_err(|why| Refusal::Endpoint { name: "token_endpoint", why })?;
-        let form = if self.settings.is_for_itself() {
-            Form::new()
-                .with("grant_type", "client_credentials")
-                .with_some("scope", self.scopes.to_parameter())
-        } else {
-            let token = record.tokens.as_ref().and_then(|tokens| tokens.refresh_token.clone());
-            // The scope is left out: it stays what it is, and cannot be widened here.
-            Form::new().with("grant_type", "refresh_token").with_some("refresh_token", token)
+    fn renew(&mut self, record: Box<CredentialRecord>, now: UnixTime) -> Result<RenewalOutput, AuthError> {
+        let RenewalPlan { settings, server, randomness, .. } = &self.plan;
+        let metadata = record.metadata.as_ref().map(|cached| &cached.document);
+        let stated = metadata.map_or(&None, |metadata| &metadata.token_endpoint);
+        let url = endpoint(settings, server, "token_endpoint", stated)?;
+        let token = record.tokens.as_ref().and_then(|tokens| tokens.refresh_token.clone());
+        // The scope is left out: it stays what it is, and cannot be widened here.
+        let form = Form::new()
+            .with("grant_type", "refresh_token")
+            .with_some("refresh_token", token)
+            .with_some("resource", record.resource.as_deref());
+        let proof = ClientProof {
+            issuer: &record.issuer,
+            metadata,
+            signer: settings.signer.as_deref(),
+            now,
+            randomness: &**randomness,
         };
-        let form = form.with_some("resource", record.resource.as_deref());
-        let client = self.client(&record);
-        let request = token_request(&url, form, &client, record.server_methods())?;
+        let request = token_request(&url, form, &self.client(&record), &proof)?;
         self.stage = Stage::Renewing(record);
         Ok(self.send(request))
     }
 
     /// The client of the record, with the secret that is not kept.
     fn client(&self, record: &CredentialRecord) -> ClientRecord {
-        let mut client = self.settings.configured_client().unwrap_or_else(|| record.client.clone());
-        if self.settings.is_for_itself() && client.token_endpoint_auth_method.is_none() {
-            let listed = record.server_methods();
-            let lists = |method: AuthMethod| {
-                listed.is_some_and(|listed| listed.iter().any(|one| one == method.as_str()))
-            };
-            let (basic, post) = (AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost);
-            // Every server has to support the header, the body is an extra (RFC 6749, section 2.3.1).
-            let method = if lists(post) && !lists(basic) { post } else { basic };
-            client.token_endpoint_auth_method = Some(method.as_str().to_owned());
-        }
-        client
+        self.plan.settings.configured_client().unwrap_or_else(|| record.client.clone())
     }
 
     fn on_tokens(
@@ -350,7 +247,7 @@ impl Refresh {
         record: Box<CredentialRecord>,
         answer: Result<OAuthResponse, OAuthHttpError>,
         now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
+    ) -> Result<RenewalOutput, AuthError> {
         let response = answer.map_err(|error| AuthError::unavailable(error.to_string()))?;
         let client = self.client(&record);
         let redactor = Redactor::new(record.secrets().chain(client.secrets()).cloned());
@@ -362,15 +259,12 @@ impl Refresh {
             Err(TokenFailure::NoEndpoint(_)) if !self.has_rediscovered => {
                 self.discover(&record.issuer, false, now)
             }
-            Err(TokenFailure::NoEndpoint(status)) => {
-                Err(AuthError::unavailable(format!("the token endpoint answers with the status {status}")))
-            }
-            Err(TokenFailure::Refused(reply)) if self.settings.is_for_itself() && reply.error.is_some() => {
-                Err(AuthError::Denied(reply))
-            }
+            Err(TokenFailure::NoEndpoint(status)) => Err(AuthError::unavailable(format!(
+                "no token endpoint answers where it was (status {status})"
+            ))),
             Err(TokenFailure::Refused(reply)) if reply.is("invalid_grant") => {
                 self.stage = Stage::Reloading(record);
-                Ok(RefreshOutput::Reload)
+                Ok(RenewalOutput::Reload)
             }
             Err(TokenFailure::Refused(reply)) if is_about_client(&reply) => {
                 self.on_unknown_client(record, reply, now)
@@ -387,21 +281,15 @@ impl Refresh {
         mut record: Box<CredentialRecord>,
         reply: TokenReply,
         now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
-        record.tokens = match record.tokens {
-            Some(tokens) => Some(tokens.refreshed(reply, now)),
-            // Whoever acts for itself needs no refresh token.
-            None => {
-                Some(Tokens::granted(TokenReply { refresh_token: None, ..reply }, self.scopes.clone(), now))
-            }
-        };
+    ) -> Result<RenewalOutput, AuthError> {
+        record.tokens = record.tokens.map(|tokens| tokens.refreshed(reply, now));
         record.unknown_client_since = None;
         Ok(self.commit(record, None))
     }
 
-    fn commit(&mut self, record: Box<CredentialRecord>, end: Option<AuthError>) -> RefreshOutput {
+    fn commit(&mut self, record: Box<CredentialRecord>, end: Option<AuthError>) -> RenewalOutput {
         self.stage = Stage::Saving(record.clone(), end);
-        RefreshOutput::Commit(record)
+        RenewalOutput::Commit(record)
     }
 
     /// The refresh token is void, unless somebody who does not know the fence has brought another one.
@@ -410,10 +298,10 @@ impl Refresh {
         record: Box<CredentialRecord>,
         kept: Option<Box<CredentialRecord>>,
         now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
+    ) -> Result<RenewalOutput, AuthError> {
         let mut kept = kept.ok_or(AuthError::NeedsAuth(NeedsAuth::Missing))?;
-        if self.is_of_use(&kept, now) && kept.tokens != record.tokens {
-            return Ok(RefreshOutput::Done(Ok(kept)));
+        if self.plan.is_enough(&kept, now) && kept.tokens != record.tokens {
+            return Ok(RenewalOutput::Done(Ok(kept)));
         }
         let void = record.tokens.and_then(|tokens| tokens.refresh_token);
         if let Some(tokens) = &mut kept.tokens
@@ -421,7 +309,7 @@ impl Refresh {
         {
             tokens.refresh_token = None;
             let is_over = tokens.expires_at.is_some_and(|end| end <= now);
-            if is_over || self.refused.as_ref() == Some(&tokens.access_token) {
+            if is_over || self.plan.refused.as_ref() == Some(&tokens.access_token) {
                 kept.tokens = None;
             }
         }
@@ -435,7 +323,7 @@ impl Refresh {
         mut record: Box<CredentialRecord>,
         reply: ErrorReply,
         now: UnixTime,
-    ) -> Result<RefreshOutput, AuthError> {
+    ) -> Result<RenewalOutput, AuthError> {
         match (record.client.source, record.unknown_client_since) {
             (ClientSource::Registered, None) => {
                 record.unknown_client_since = Some(now);
@@ -451,7 +339,7 @@ impl Refresh {
                 record.tokens = None;
                 record.metadata = None;
                 // What no longer works must not be presented again: the next login registers anew.
-                record.client.secret_expires_at = Some(now);
+                record.is_client_void = true;
                 Ok(self.commit(record, Some(AuthError::NeedsAuth(NeedsAuth::Revoked))))
             }
             (ClientSource::Document, _) => {

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -5,12 +6,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_proto::{ProtocolVersion, Secret};
 use ring::digest;
 
-use super::client_record::{AuthMethod, ClientRecord, ClientSource};
+use super::client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
+use super::identity::{IdentityProvider, IdentitySource};
 use super::issuer::same_issuer;
 use super::metadata::ResourceMetadata;
 use super::pkce::PkceMetadata;
 use super::record::CredentialRecord;
 use super::resource::canonical_resource;
+use super::signer::Signer;
 use super::web_url::WebUrl;
 
 /// How long a person may take to answer, unless a user says otherwise.
@@ -24,6 +27,8 @@ pub struct OAuthSettings {
     pub grant: Grant,
     /// A client that the authorization server knows already.
     pub client: Option<ConfiguredClient>,
+    /// What the client signs with to prove who it is, in place of a secret.
+    pub signer: Option<Arc<dyn Signer>>,
     /// URL of a document that describes this client, for servers that read such documents.
     pub client_metadata_url: Option<String>,
     /// The name under which the client registers. Default: `MCP client`.
@@ -32,6 +37,9 @@ pub struct OAuthSettings {
     pub application_type: Option<ApplicationType>,
     /// The only issuer whose tokens are wanted.
     pub issuer: Option<String>,
+    /// Whether a client that acts for itself shows its secret, or an identity, to whichever issuer the server
+    /// names, where `issuer` names none. Default: no.
+    pub allows_any_issuer: bool,
     /// The scopes to ask for, separated by spaces, in place of what the server wants.
     pub scope: Option<String>,
     /// What the parameter `resource` says. Default: what the server publishes, or its URL.
@@ -60,15 +68,22 @@ pub struct OAuthSettings {
 }
 
 /// Who grants access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+///
+/// All but the first have the client act for itself, without anybody being asked: they need `client`, and
+/// `issuer`, so that the server cannot choose who is shown a secret or an identity.
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Grant {
     /// A person, in a browser. The default.
     #[default]
     AuthorizationCode,
-    /// Nobody: the client acts for itself, with a secret. Needs `client` with a secret, and `issuer`, so
-    /// that the server cannot choose who gets that secret to see.
+    /// The authorization server, to the client itself, which has a secret or a key. With a key, `issuer` may
+    /// be left out: what is signed is of use nowhere else.
     ClientCredentials,
+    /// The organisation of a person who has signed on there.
+    EnterpriseManaged(IdentityProvider),
+    /// The authorization server, to a workload that its platform vouches for.
+    WorkloadIdentity(Arc<dyn IdentitySource>),
 }
 
 /// A client that the authorization server knows already. `Debug` does not show its secret.
@@ -127,10 +142,12 @@ impl Default for OAuthSettings {
         Self {
             grant: Grant::default(),
             client: None,
+            signer: None,
             client_metadata_url: None,
             client_name: "MCP client".to_owned(),
             application_type: None,
             issuer: None,
+            allows_any_issuer: false,
             scope: None,
             resource: ResourceParameter::default(),
             asks_offline_access: true,
@@ -156,7 +173,7 @@ impl OAuthSettings {
 
     /// Whether tokens are made without a person and without a refresh token.
     pub(super) fn is_for_itself(&self) -> bool {
-        self.grant == Grant::ClientCredentials
+        !matches!(self.grant, Grant::AuthorizationCode)
     }
 
     /// What the parameter `resource` says in every request of a grant.
@@ -206,8 +223,28 @@ impl OAuthSettings {
         let configured = self.client.as_ref()?;
         let mut record = ClientRecord::new(ClientSource::Configured, configured.id.as_str());
         record.client_secret = configured.secret.clone();
-        record.token_endpoint_auth_method = configured.method.map(|method| method.as_str().to_owned());
+        // Whoever has a key and no secret has it for this.
+        let has_key_alone = self.signer.is_some() && configured.secret.is_none();
+        let method = configured.method.or_else(|| has_key_alone.then_some(AuthMethod::PrivateKeyJwt));
+        record.token_endpoint_auth_method = method.map(|method| method.as_str().to_owned());
         Some(record)
+    }
+
+    /// The client that is known by its document, as a record.
+    pub(super) fn document_client(&self, url: &str) -> ClientRecord {
+        let mut record = ClientRecord::new(ClientSource::Document, url);
+        if self.signer.is_some() {
+            record.token_endpoint_auth_method = Some(AuthMethod::PrivateKeyJwt.as_str().to_owned());
+        }
+        record
+    }
+
+    /// Whether a client can prove who it is, with what its record holds and what is configured.
+    pub(super) fn check_proof(&self, client: &ClientRecord) -> Result<(), InvalidClient> {
+        match client.auth_method()? {
+            AuthMethod::PrivateKeyJwt if self.signer.is_none() => Err(InvalidClient::NoKey),
+            _ => Ok(()),
+        }
     }
 }
 

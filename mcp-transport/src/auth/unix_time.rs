@@ -35,6 +35,11 @@ impl UnixTime {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))
     }
 
+    /// Seconds since 1970; parts of one are left out.
+    pub(super) fn to_whole_seconds(self) -> u64 {
+        self.millis / 1000
+    }
+
     pub(super) fn to_value(self) -> Value {
         if self.millis.is_multiple_of(1000) {
             return (self.millis / 1000).into();

@@ -1,14 +1,24 @@
+use std::sync::Arc;
+
 use http::HeaderMap;
+use mcp_proto::Secret;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::auth::{ConfiguredClient, Scopes, ServerMetadata, Tokens};
+use crate::auth::{
+    ConfiguredClient, OAuthSettings, Saved, Scopes, ServerMetadata, StoreError, SystemRandomness, Tokens,
+    WebUrl,
+};
 
 const NOW: f64 = 1_700_000_000.0;
 const ISSUER: &str = "https://as.example";
 
 fn at(seconds: f64) -> UnixTime {
     UnixTime::from_seconds(NOW + seconds)
+}
+
+fn plan(settings: OAuthSettings, server: WebUrl) -> RenewalPlan {
+    RenewalPlan::new(settings, server, Arc::new(SystemRandomness))
 }
 
 fn reply(access: &str, refresh: Option<&str>, lifetime: u64) -> TokenReply {
@@ -84,16 +94,17 @@ impl Run {
     fn go(&mut self) -> Result<CredentialRecord, AuthError> {
         let server = WebUrl::parse("https://rs.example/mcp").unwrap();
         let refused = self.refused.map(Secret::from);
-        let (mut refresh, mut wants) = Refresh::begin(self.settings.clone(), server, refused);
+        let (mut refresh, mut wants) =
+            Refresh::begin(RenewalPlan { refused, ..plan(self.settings.clone(), server) });
         let mut answers = self.answers.clone().into_iter();
         loop {
             let input = match wants {
-                RefreshOutput::NeedFence => RefreshInput::FenceTaken(self.kept.clone().map(Box::new)),
-                RefreshOutput::Reload => {
+                RenewalOutput::NeedFence => RenewalInput::FenceTaken(self.kept.clone().map(Box::new)),
+                RenewalOutput::Reload => {
                     self.kept = self.replaced_by.take().or(self.kept.take());
-                    RefreshInput::Reloaded(self.kept.clone().map(Box::new))
+                    RenewalInput::Reloaded(self.kept.clone().map(Box::new))
                 }
-                RefreshOutput::Send(number, request) => {
+                RenewalOutput::Send(number, request) => {
                     self.asked.push(request.url.as_str().to_owned());
                     let (status, body) = match &request.body {
                         Some(body) => {
@@ -105,15 +116,16 @@ impl Run {
                     let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
                     let response = OAuthResponse::new(status, HeaderMap::new(), body.into_bytes());
                     let answer = if status == 0 { Err(OAuthHttpError::TooLarge) } else { Ok(response) };
-                    RefreshInput::Response(number, answer)
+                    RenewalInput::Response(number, answer)
                 }
-                RefreshOutput::Commit(record) => {
+                RenewalOutput::Commit(record) => {
                     let revision = record.revision + 1;
                     self.kept = Some(CredentialRecord { revision, ..(*record).clone() });
                     self.commits.push(*record);
-                    RefreshInput::Saved(Ok(Saved { revision, stamp: None }))
+                    RenewalInput::Saved(Ok(Saved { revision, stamp: None }))
                 }
-                RefreshOutput::Done(end) => return end.map(|record| *record),
+                RenewalOutput::Done(end) => return end.map(|record| *record),
+                RenewalOutput::NeedIdentity(..) => panic!("there is a refresh token"),
             };
             wants = refresh.step(input, at(self.seconds)).expect("it waits for this");
         }
@@ -189,14 +201,13 @@ fn the_secret_of_a_configured_client_comes_from_the_configuration() {
 #[test]
 fn t04_only_the_word_of_the_server_that_a_token_is_void_costs_it() {
     // Every other answer leaves the store as it is, byte for byte.
-    let transient: [(u16, Value); 11] = [
+    let transient: [(u16, Value); 10] = [
         (0, Value::Null),
         (408, Value::Null),
         (425, Value::Null),
         (429, Value::Null),
         (500, json!({"error": "invalid_grant"})),
         (503, Value::Null),
-        (200, "<html>".into()),
         (200, json!({})),
         (200, json!({"access_token": "a", "token_type": "mac"})),
         (403, "<html>".into()),
@@ -303,7 +314,7 @@ fn t12_one_word_that_the_client_is_unknown_costs_nothing_and_a_second_later_one_
         assert_eq!(run.asked, ["https://as.example/token", place, "https://as.example/token2"]);
         let kept = run.kept.clone().unwrap();
         assert_eq!((kept.tokens, kept.metadata), (None, None));
-        assert!(kept.client.is_secret_expired(at(61.0)), "the next login registers anew");
+        assert!(kept.is_client_void, "the next login registers anew");
     }
     // In between it was known again.
     let mut run = Run::new(ended(), &[error("invalid_client")]);
@@ -333,18 +344,18 @@ fn t06_the_fence_is_given_back_for_a_discovery_and_what_is_kept_is_read_again() 
     let mut kept = ended();
     kept.metadata = None;
     let server = WebUrl::parse("https://rs.example/mcp").unwrap();
-    let (mut refresh, _) = Refresh::begin(OAuthSettings::default(), server, None);
+    let (mut refresh, _) = Refresh::begin(plan(OAuthSettings::default(), server));
     assert!(refresh.needs_fence());
-    let fence = |record: &CredentialRecord| RefreshInput::FenceTaken(Some(Box::new(record.clone())));
+    let fence = |record: &CredentialRecord| RenewalInput::FenceTaken(Some(Box::new(record.clone())));
     let sent = refresh.step(fence(&kept), at(0.0)).unwrap();
-    let RefreshOutput::Send(number, _) = sent else { panic!("{sent:?}") };
+    let RenewalOutput::Send(number, _) = sent else { panic!("{sent:?}") };
     assert!(!refresh.needs_fence(), "a discovery may take longer than others wait");
     let document = json!({"issuer": ISSUER, "token_endpoint": "https://as.example/token"});
     let response = OAuthResponse::new(200, HeaderMap::new(), document.to_string().into_bytes());
-    let next = refresh.step(RefreshInput::Response(number, Ok(response)), at(0.0)).unwrap();
-    assert!(matches!(next, RefreshOutput::NeedFence) && refresh.needs_fence(), "{next:?}");
+    let next = refresh.step(RenewalInput::Response(number, Ok(response)), at(0.0)).unwrap();
+    assert!(matches!(next, RenewalOutput::NeedFence) && refresh.needs_fence(), "{next:?}");
     let sent = refresh.step(fence(&kept), at(0.0)).unwrap();
-    assert!(matches!(&sent, RefreshOutput::Send(_, request) if request.body.is_some()), "{sent:?}");
+    assert!(matches!(&sent, RenewalOutput::Send(_, request) if request.body.is_some()), "{sent:?}");
     assert!(refresh.needs_fence(), "the refresh token is on its way");
 }
 
@@ -368,6 +379,10 @@ fn t12_a_client_that_was_not_registered_here_is_never_dropped() {
 
 #[test]
 fn an_endpoint_that_has_moved_is_found_once() {
+    for gone in [(404, Value::Null), (405, Value::Null), (200, "<html>".into())] {
+        let mut run = Run::new(ended(), &[gone, (200, json!({"access_token": "a2"}))]);
+        assert_eq!(access(&run.go().unwrap()), Some("a2"));
+    }
     let mut run = Run::new(ended(), &[(404, Value::Null), (200, json!({"access_token": "a2"}))]);
     let record = run.go().unwrap();
     assert_eq!(run.asked.last().unwrap(), "https://as.example/token2");
@@ -420,31 +435,62 @@ fn b04_tokens_of_another_configuration_are_not_used() {
 #[test]
 fn s07_an_answer_that_was_not_asked_for_changes_nothing() {
     let server = WebUrl::parse("https://rs.example/mcp").unwrap();
-    let (mut refresh, _) = Refresh::begin(OAuthSettings::default(), server, None);
-    let answer = |number| RefreshInput::Response(number, Err(OAuthHttpError::TooLarge));
+    let (mut refresh, _) = Refresh::begin(plan(OAuthSettings::default(), server));
+    let answer = |number| RenewalInput::Response(number, Err(OAuthHttpError::TooLarge));
     let now = at(0.0);
     assert_eq!(refresh.step(answer(1), now).unwrap_err(), UnexpectedInput);
-    let sent = refresh.step(RefreshInput::FenceTaken(Some(Box::new(ended()))), now).unwrap();
-    let RefreshOutput::Send(number, _) = sent else { panic!("{sent:?}") };
+    let sent = refresh.step(RenewalInput::FenceTaken(Some(Box::new(ended()))), now).unwrap();
+    let RenewalOutput::Send(number, _) = sent else { panic!("{sent:?}") };
     for wrong in
-        [answer(number + 1), RefreshInput::FenceTaken(None), RefreshInput::Saved(Err(StoreError::Busy))]
+        [answer(number + 1), RenewalInput::FenceTaken(None), RenewalInput::Saved(Err(StoreError::Busy))]
     {
         assert_eq!(refresh.step(wrong, now).unwrap_err(), UnexpectedInput);
     }
-    assert!(matches!(refresh.step(answer(number), now), Ok(RefreshOutput::Done(Err(_)))));
+    assert!(matches!(refresh.step(answer(number), now), Ok(RenewalOutput::Done(Err(_)))));
     assert_eq!(refresh.step(answer(number), now).unwrap_err(), UnexpectedInput, "not twice");
 }
 
 #[test]
 fn t08_what_cannot_be_kept_is_told() {
     let server = WebUrl::parse("https://rs.example/mcp").unwrap();
-    let (mut refresh, _) = Refresh::begin(OAuthSettings::default(), server, None);
+    let (mut refresh, _) = Refresh::begin(plan(OAuthSettings::default(), server));
     let now = at(0.0);
-    let sent = refresh.step(RefreshInput::FenceTaken(Some(Box::new(ended()))), now).unwrap();
-    let RefreshOutput::Send(number, _) = sent else { panic!("{sent:?}") };
+    let sent = refresh.step(RenewalInput::FenceTaken(Some(Box::new(ended()))), now).unwrap();
+    let RenewalOutput::Send(number, _) = sent else { panic!("{sent:?}") };
     let body = json!({"access_token": "a2"}).to_string().into_bytes();
-    let answer = RefreshInput::Response(number, Ok(OAuthResponse::new(200, HeaderMap::new(), body)));
-    assert!(matches!(refresh.step(answer, now), Ok(RefreshOutput::Commit(_))));
-    let end = refresh.step(RefreshInput::Saved(Err(StoreError::Io("full".to_owned()))), now).unwrap();
-    assert!(matches!(end, RefreshOutput::Done(Err(AuthError::Store(StoreError::Io(_))))));
+    let answer = RenewalInput::Response(number, Ok(OAuthResponse::new(200, HeaderMap::new(), body)));
+    assert!(matches!(refresh.step(answer, now), Ok(RenewalOutput::Commit(_))));
+    let end = refresh.step(RenewalInput::Saved(Err(StoreError::Io("full".to_owned()))), now).unwrap();
+    assert!(matches!(end, RenewalOutput::Done(Err(AuthError::Store(StoreError::Io(_))))));
+}
+
+#[test]
+fn a_client_whose_secret_has_ended_is_not_presented() {
+    let mut kept = ended();
+    kept.client.client_secret = Some("s".into());
+    kept.client.secret_expires_at = Some(at(0.0));
+    let mut run = Run { seconds: -1.0, ..Run::new(kept, &[(200, json!({"access_token": "a2"}))]) };
+    run.go().unwrap();
+    run.kept.as_mut().unwrap().tokens = ended().tokens;
+    run.seconds = 0.0;
+    assert_eq!(run.go(), Err(AuthError::NeedsAuth(NeedsAuth::Expired)));
+    assert_eq!((run.posts.len(), run.commits.len()), (1, 1));
+}
+
+#[test]
+fn m01_a_client_with_a_key_signs_each_renewal_anew() {
+    const PEM: &str = include_str!("../../../tests/data/keys/p256-pkcs8.pem");
+    let mut kept = ended();
+    kept.client = ClientRecord::new(ClientSource::Document, "https://app.example/client.json");
+    kept.client.token_endpoint_auth_method = Some("private_key_jwt".to_owned());
+    let brought = json!({"access_token": "a2", "expires_in": 0});
+    let mut run = Run::new(kept, &[(200, brought.clone())]);
+    assert_eq!(run.go(), Err(crate::auth::InvalidClient::NoKey.into()));
+    let key = crate::auth::SigningKey::from_pem(&PEM.into()).unwrap();
+    run.settings.signer = Some(Arc::new(key));
+    run.go().unwrap();
+    run.go().unwrap();
+    let assertion = |form: &Form| form.get("client_assertion").unwrap().expose().to_owned();
+    assert_ne!(assertion(&run.posts[0]), assertion(&run.posts[1]));
+    assert!(run.posts.iter().all(|form| !form.has("client_id")), "{:?}", run.posts);
 }

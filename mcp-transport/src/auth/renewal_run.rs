@@ -1,41 +1,51 @@
+use std::sync::Arc;
+
 use mcp_proto::Secret;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::error::AuthError;
+use super::oauth_http::TOKEN_LIMIT;
 use super::provider::Shared;
 use super::record::CredentialRecord;
-use super::refresh::{Refresh, RefreshInput, RefreshOutput};
+use super::renewal::{Renewal, RenewalInput, RenewalOutput, RenewalPlan};
 use super::store::{FENCE_LIMIT, LockedCredentials, Stamp, StoreError};
 
 /// What holds, and the state of the store from which that is known.
 type Current = (Option<Box<CredentialRecord>>, Option<Stamp>);
 
-/// Drives a [`Refresh`] to its end. Runs in a task of its own, so that nobody can drop it half-way.
+/// Drives a [`Renewal`] to its end. Runs in a task of its own, so that nobody can drop it half-way.
 ///
 /// The fence is held from before the store is read until what was renewed is kept: whoever comes next
 /// finds the new token. What cannot be kept is published all the same, as the old one is worth nothing.
 pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), AuthError> {
-    let (mut refresh, mut wants) = Refresh::begin(shared.settings(), shared.server.clone(), refused);
+    let (settings, randomness) = (shared.settings(), Arc::clone(&shared.seams.randomness));
+    let plan = RenewalPlan { refused, ..RenewalPlan::new(settings, shared.server.clone(), randomness) };
+    let (mut renewal, mut wants) = Renewal::begin(plan);
     let mut fence: Option<Box<dyn LockedCredentials>> = None;
     let mut stamp = None;
     let mut has_saved = false;
     loop {
         let input = match (wants, &fence) {
-            (RefreshOutput::NeedFence, _) => {
+            (RenewalOutput::NeedFence, _) => {
                 let taken = lock(shared).await?;
                 let (record, read_at) = settle(shared, &*taken).await?;
                 (fence, stamp) = (Some(taken), read_at);
-                RefreshInput::FenceTaken(record)
+                RenewalInput::FenceTaken(record)
             }
-            (RefreshOutput::Reload, Some(fence)) => {
+            (RenewalOutput::Reload, Some(fence)) => {
                 let (record, read_at) = settle(shared, &**fence).await?;
                 stamp = read_at;
-                RefreshInput::Reloaded(record)
+                RenewalInput::Reloaded(record)
             }
-            (RefreshOutput::Send(number, request), _) => {
-                RefreshInput::Response(number, shared.seams.http.send(*request).await)
+            (RenewalOutput::NeedIdentity(source, audience), _) => {
+                let identity = timeout(TOKEN_LIMIT, source.identity(&audience)).await;
+                let late = || Err(AuthError::unavailable("no token of the identity in time"));
+                RenewalInput::Identity(identity.unwrap_or_else(|_| late()))
             }
-            (RefreshOutput::Commit(mut record), Some(fence)) => {
+            (RenewalOutput::Send(number, request), _) => {
+                RenewalInput::Response(number, shared.seams.http.send(*request).await)
+            }
+            (RenewalOutput::Commit(mut record), Some(fence)) => {
                 let saved = fence.save(&record).await;
                 has_saved = true;
                 if let Ok(saved) = &saved {
@@ -45,9 +55,9 @@ pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), 
                     tracing::warn!(server = %shared.server, %error, "a renewed token cannot be kept");
                 }
                 shared.publish(record, saved.as_ref().ok().copied());
-                RefreshInput::Saved(saved)
+                RenewalInput::Saved(saved)
             }
-            (RefreshOutput::Done(end), _) => {
+            (RenewalOutput::Done(end), _) => {
                 if let Ok(record) = &end
                     && !has_saved
                 {
@@ -55,16 +65,16 @@ pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), 
                 }
                 return end.map(drop);
             }
-            (RefreshOutput::Reload | RefreshOutput::Commit(_), None) => {
+            (RenewalOutput::Reload | RenewalOutput::Commit(_), None) => {
                 return Err(AuthError::unavailable("the fence was given back too early"));
             }
         };
         // The inputs above are what it waits for.
-        match refresh.step(input, shared.now()) {
+        match renewal.step(input, shared.now()) {
             Ok(next) => wants = next,
             Err(error) => return Err(AuthError::unavailable(error.to_string())),
         }
-        if !refresh.needs_fence() {
+        if !renewal.needs_fence() {
             fence = None;
         }
     }
