@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::disallowed_methods,
     missing_docs,
     reason = "test code"
 )]
@@ -604,4 +605,48 @@ async fn f173_b03_another_url_gets_no_token_of_the_old_one() {
         assert_eq!(token(&moved).await, Ok(None), "{url}");
     }
     assert_eq!(token(&world.oauth("a")).await.unwrap().as_deref(), Some("a1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn f164_s06_on_several_threads_a_token_is_renewed_once_each_time_it_ends() {
+    let world = World::new();
+    world.plant("a", |_| {}).await;
+    let oauth = world.oauth("a");
+    for round in 1..=20 {
+        world.calendar.set(3600 * round);
+        let asking: Vec<_> = (0..16)
+            .map(|_| {
+                let oauth = oauth.clone();
+                tokio::spawn(async move { token(&oauth).await })
+            })
+            .collect();
+        for one in asking {
+            assert_eq!(one.await.unwrap(), Ok(Some(format!("a{}", round + 1))));
+        }
+        assert_eq!(world.net.count(TOKEN), usize::try_from(round).unwrap());
+    }
+    assert_eq!(oauth.close(Instant::now() + Duration::from_secs(5)).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn x01_on_several_threads_nothing_begins_after_the_close() {
+    for _ in 0..50 {
+        let world = World::new();
+        world.plant("a", |_| {}).await;
+        let oauth = world.oauth("a");
+        world.calendar.set(3600);
+        let asking: Vec<_> = (0..8)
+            .map(|_| {
+                let oauth = oauth.clone();
+                tokio::spawn(async move { token(&oauth).await })
+            })
+            .collect();
+        assert_eq!(oauth.close(Instant::now() + Duration::from_secs(5)).await, 0);
+        let asked = world.net.count(TOKEN);
+        for one in asking {
+            let end = one.await.unwrap();
+            assert!(matches!(end, Ok(Some(_)) | Err(AuthError::Closed)), "{end:?}");
+        }
+        assert_eq!(world.net.count(TOKEN), asked, "nothing was asked after the close");
+    }
 }
