@@ -21,7 +21,7 @@ use mcp_transport::CloseReason;
 use mcp_transport::testing::checks::LogCapture;
 use mcp_transport::testing::{Action, Behaviour, MemoryConnector, Received, ScriptedPeer};
 use serde_json::{Value, json};
-use support::{Bench, echo, milliseconds, plain, ready, seconds, until};
+use support::{Bench, echo, milliseconds, plain, ready, seconds, told, until};
 use tokio::time::{Instant, advance, sleep, timeout};
 use tracing::Level;
 
@@ -95,12 +95,10 @@ fn count(peer: &ScriptedPeer, method: &str) -> usize {
 
 /// The next event about a list, other than that it has changed.
 async fn next_update(bench: &mut Bench) -> ServerEvent {
-    loop {
-        let event = bench.events.recv().await.unwrap();
-        if matches!(event, ServerEvent::ListUpdated { .. } | ServerEvent::ListUpdateFailed { .. }) {
-            return event;
-        }
-    }
+    let is_update = |event: &ServerEvent| {
+        matches!(event, ServerEvent::ListUpdated { .. } | ServerEvent::ListUpdateFailed { .. })
+    };
+    told(&mut bench.events, |event| Some(event).filter(is_update)).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,13 +108,9 @@ async fn a_changed_list_is_fetched_and_stands_before_it_is_told() {
     let before = server.lists().unwrap();
     tell(&peer, "tools").await;
     answer(&peer, "tools/list", tools(&["old", "new"])).await;
-    let told = loop {
-        match bench.events.recv().await.unwrap() {
-            ServerEvent::StateChanged { .. } => {}
-            event => break event,
-        }
-    };
-    assert!(matches!(told, ServerEvent::ListChanged { kind: ListKind::Tools, .. }), "{told:?}");
+    let is_move = |event: &ServerEvent| matches!(event, ServerEvent::StateChanged { .. });
+    let first = told(&mut bench.events, |event| Some(event).filter(|event| !is_move(event))).await;
+    assert!(matches!(first, ServerEvent::ListChanged { kind: ListKind::Tools, .. }), "{first:?}");
     let event = next_update(&mut bench).await;
     let ServerEvent::ListUpdated { server: name, generation: 1, kind: ListKind::Tools } = event else {
         panic!("{event:?}")

@@ -24,7 +24,7 @@ use mcp_transport::testing::checks::LogCapture;
 use mcp_transport::testing::{MemoryConnector, ScriptedPeer, ServerScript};
 use mcp_transport::{CloseReason, ConnectError, Exit};
 use serde_json::json;
-use support::{Bench, accept, accept_initialize, echo, in_seconds, plain, ready, seconds, tool, until};
+use support::{Bench, accept, accept_initialize, echo, in_seconds, plain, ready, seconds, told, tool, until};
 use tokio::time::Instant;
 use tracing::Level;
 
@@ -426,16 +426,13 @@ async fn announcements_of_changed_lists_are_handed_on() {
     accept(&peer).await;
     ready(&server).await;
     peer.send(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).await;
-    loop {
-        match bench.events.recv().await.unwrap() {
-            ServerEvent::ListChanged { server, kind } => {
-                assert_eq!((&*server, kind), ("one", ListKind::Tools));
-                break;
-            }
-            ServerEvent::StateChanged { .. } => {}
-            other => panic!("{other:?}"),
-        }
-    }
+    let (of, kind) = told(&mut bench.events, |event| match event {
+        ServerEvent::ListChanged { server, kind } => Some((server, kind)),
+        ServerEvent::StateChanged { .. } => None,
+        other => panic!("{other:?}"),
+    })
+    .await;
+    assert_eq!((&*of, kind), ("one", ListKind::Tools));
     bench.end().await;
 }
 

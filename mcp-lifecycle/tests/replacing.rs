@@ -14,15 +14,14 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use mcp_lifecycle::{
-    AddError, BreakerState, CallError, FollowEnd, FollowEvent, ServerEvent, ServerHandle, ServerOptions,
-    ServerSpec, ServerStatus, Startup, State,
+    AddError, BreakerState, CallError, FollowEnd, FollowEvent, ServerHandle, ServerOptions,
+    ServerSpec, Startup, State,
 };
 use mcp_proto::SubscriptionFilter;
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions};
 use mcp_transport::Ending;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour, serve_all};
-use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, tool, until};
-use tokio::sync::broadcast::Receiver;
+use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, told_state, tool, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -79,7 +78,7 @@ async fn f149_a_replaced_server_finishes_its_calls_and_everybody_else_gets_the_n
 async fn a_call_that_goes_on_to_the_new_server_is_counted_there_and_only_there() {
     let bench = Bench::new();
     let mut peers = JoinSet::new();
-    let events = bench.supervisor.events();
+    let mut events = bench.supervisor.events();
     let never = MemoryConnector::new();
     let before = bench.add_by_hand("one", &never, plain());
     let _peer = never.next_peer().await;
@@ -95,20 +94,10 @@ async fn a_call_that_goes_on_to_the_new_server_is_counted_there_and_only_there()
     let calls = after.status().calls;
     assert_eq!((calls.succeeded, calls.ended()), (1, 1));
     // The last that the old one has told.
-    let old = ended(events);
+    let old = told_state(&mut events, "stopped").await;
     assert_eq!(old.calls.ended(), 0, "{old:?}");
     drop(peers);
     bench.end().await;
-}
-
-/// The status in which a server has stopped.
-fn ended(mut events: Receiver<ServerEvent>) -> Arc<ServerStatus> {
-    std::iter::from_fn(|| events.try_recv().ok())
-        .find_map(|event| match event {
-            ServerEvent::StateChanged { status } if status.state == State::Stopped => Some(status),
-            _ => None,
-        })
-        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -338,8 +327,7 @@ async fn a_replacement_that_is_switched_off_is_seen_to_be() {
     let mut events = bench.supervisor.events();
     bench.supervisor.replace(off).unwrap();
     assert_eq!(server.settled(in_seconds(10)).await.state, State::Disabled);
-    let is_off = |event: ServerEvent| matches!(event, ServerEvent::StateChanged { status } if status.state == State::Disabled);
-    while !is_off(events.recv().await.unwrap()) {}
+    told_state(&mut events, "disabled").await;
     assert_eq!(bench.moves("one"), ["connecting", "ready", "draining", "stopped", "disabled"]);
     bench.end().await;
 }

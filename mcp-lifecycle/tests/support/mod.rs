@@ -147,6 +147,37 @@ pub fn tool(name: &str) -> CallTool {
     CallTool::new(name)
 }
 
+/// Takes what is told until it is what is wanted; virtual time is cheap, so the limit is generous.
+#[track_caller]
+pub fn told<'a, T>(
+    events: &'a mut broadcast::Receiver<ServerEvent>,
+    mut wanted: impl FnMut(ServerEvent) -> Option<T> + 'a,
+) -> impl Future<Output = T> + 'a {
+    let caller = std::panic::Location::caller();
+    async move {
+        let found = async {
+            loop {
+                if let Some(found) = wanted(events.recv().await.unwrap()) {
+                    return found;
+                }
+            }
+        };
+        tokio::time::timeout(seconds(3600), found).await.unwrap_or_else(|_| panic!("{caller}: not told"))
+    }
+}
+
+/// Takes what is told until a server is in a state of this name.
+#[track_caller]
+pub fn told_state<'a>(
+    events: &'a mut broadcast::Receiver<ServerEvent>,
+    name: &'a str,
+) -> impl Future<Output = Arc<ServerStatus>> + 'a {
+    told(events, move |event| match event {
+        ServerEvent::StateChanged { status } if status.state.name() == name => Some(status),
+        _ => None,
+    })
+}
+
 /// Waits until the server is ready.
 #[track_caller]
 pub fn ready(server: &ServerHandle) -> impl Future<Output = u64> + '_ {
