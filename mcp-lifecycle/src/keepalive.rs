@@ -216,6 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn f155_limits_without_end_are_no_panic() {
+        let now = Instant::now();
+        let options = KeepaliveOptions::default()
+            .with_interval(Some(Duration::MAX))
+            .with_reply_limit(Duration::MAX)
+            .with_misses(u32::MAX);
+        let mut keepalive = Keepalive::new(options, now);
+        assert_eq!(keepalive.next_deadline(), None, "it is never due");
+        let Due::Probe { by } = keepalive.on_suspicion(now) else { panic!("it is asked") };
+        assert!(by > now + 900_000_000 * SECOND, "decades");
+        assert_eq!(keepalive.on_miss(false, now), Verdict::Alive);
+        assert_eq!(keepalive.next_deadline(), Some(by));
+        assert!(matches!(keepalive.on_resumed(now), Due::Probe { .. }));
+        keepalive.on_answer(now);
+        assert_eq!(keepalive.on_suspicion(now + 1_000_000 * SECOND), Due::Skip, "it has just answered");
+    }
+
+    #[test]
     fn without_an_interval_only_suspicion_probes() {
         let now = Instant::now();
         let mut keepalive = Keepalive::new(KeepaliveOptions::default().with_interval(None), now);

@@ -10,7 +10,9 @@
 
 mod support;
 
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -474,6 +476,48 @@ async fn i35_a_task_that_cannot_be_aborted_is_named_in_the_report_and_given_up()
     assert!(bad.exceeded.iter().all(|exceeded| exceeded.step == StopStep::Join), "{bad:?}");
     assert!(bad.exceeded[0].what.contains("connection 1"), "{bad:?}");
     drop(blocked);
+}
+
+/// Blocks the thread that wakes it, until it is let go.
+struct Blocker {
+    blocks: SyncSender<()>,
+    let_go: Mutex<Receiver<()>>,
+}
+
+impl Wake for Blocker {
+    fn wake(self: Arc<Self>) {
+        let _ = self.blocks.try_send(());
+        // An error as well: there is nobody any more who could let it go.
+        let _ = self.let_go.lock().unwrap().recv();
+    }
+}
+
+/// A thread of the runtime is blocked with the owner of a server on it, in the middle of a step. The root
+/// runs on another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn i35_a_server_whose_owner_does_not_get_to_run_is_in_the_report_and_given_up() {
+    let options = SupervisorOptions::default().with_drain(milliseconds(100)).with_total(seconds(1));
+    let supervisor = Supervisor::start(&Handle::current(), options);
+    let connector = MemoryConnector::new();
+    let server =
+        supervisor.add(ServerSpec::new("bad", Arc::new(connector.clone())).with_options(plain())).unwrap();
+    let _peer = connector.next_peer().await; // it never answers
+    let (blocks, blocked) = sync_channel(1);
+    let (let_go, is_let_go) = sync_channel(1);
+    let waker = Waker::from(Arc::new(Blocker { blocks, let_go: Mutex::new(is_let_go) }));
+    // The owner wakes whoever waits for its server.
+    let mut waiting = Box::pin(server.call(echo(), CallOptions::default()));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+
+    let report = supervisor.shutdown().within(seconds(5)).await.unwrap();
+    blocked.try_recv().expect("its owner is blocked");
+    assert!(report.elapsed >= seconds(1) && report.elapsed <= milliseconds(1500), "{report:?}");
+    let [bad] = &report.servers[..] else { panic!("{report:?}") };
+    assert_eq!((bad.ending, report.is_clean()), (Ending::Abandoned, false));
+    let exceeded: Vec<_> = bad.exceeded.iter().map(|exceeded| (exceeded.step, &*exceeded.what)).collect();
+    assert_eq!(exceeded, [(StopStep::Schedule, "its owner did not get to run in time")]);
+    assert_eq!(server.status().state, State::Stopped);
+    drop(let_go);
 }
 
 #[tokio::test(start_paused = true)]
