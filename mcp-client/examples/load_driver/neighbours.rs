@@ -35,6 +35,9 @@ const PACE: Duration = Duration::from_millis(20);
 /// How long a caller of a bad server waits.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
+/// How long bad servers that are switched off may take to end: running calls have 5 s, a stop 6 s.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
+
 /// Callers of each bad server.
 const CALLERS: usize = 2;
 
@@ -55,10 +58,7 @@ pub(crate) async fn run(size: Size, table: &mut Table) -> Outcome<()> {
         for server in &bad {
             server.disable();
         }
-        // The last of them takes its time to end.
-        while children().len() > HEALTHY {
-            sleep(Duration::from_millis(10)).await;
-        }
+        gone().await?;
         let calm = call_all(&healthy, time).await?;
         let mut callers = JoinSet::new();
         for server in &bad {
@@ -85,6 +85,19 @@ pub(crate) async fn run(size: Size, table: &mut Table) -> Outcome<()> {
     table.note("healthy servers alone: p99", median(calm_p99s), "ms");
     table.note("healthy servers beside bad ones: p99", median(stormy_p99s), "ms");
     table.figure("rise of the p99", median(rises), "ms", 5.0);
+    Ok(())
+}
+
+/// Waits until the bad servers have ended; the last of them takes its time.
+async fn gone() -> Outcome<()> {
+    let by = Instant::now() + GONE_WITHIN;
+    while children().len() > HEALTHY {
+        if Instant::now() > by {
+            let left = children().len();
+            return Err(format!("{left} children are left of servers that were switched off").into());
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
     Ok(())
 }
 
