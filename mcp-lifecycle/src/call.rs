@@ -17,7 +17,7 @@ use crate::error::{CallError, WaitingFor};
 use crate::lists::Part;
 use crate::meter;
 use crate::orders::Wishes;
-use crate::server::{Server, left};
+use crate::server::{Entry, Place, Server, left};
 use crate::state::State;
 use crate::stop_plan::later;
 use crate::uses::Use;
@@ -38,35 +38,56 @@ enum Clock {
     Whole,
 }
 
+/// The server that a call is made on.
+#[derive(Debug)]
+pub(crate) struct Target {
+    server: Arc<Server>,
+    entry: Entry,
+}
+
+impl Target {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self { server, entry: Entry::First }
+    }
+
+    /// Goes on to the server that has taken the place of this one, if that is what the `error` says and
+    /// nothing was sent. What was let in here is let in there.
+    pub(crate) fn go_on(&mut self, error: CallError) -> Result<(), CallError> {
+        self.server = self.server.heir(error)?;
+        self.entry = Entry::Again;
+        Ok(())
+    }
+}
+
 /// Makes one call on the guarded path.
 pub(crate) async fn call<R: Request>(
-    server: &Server,
+    target: &Target,
     request: &R,
     options: CallOptions,
 ) -> Result<R::Result, CallError> {
-    let path = Path::begin(server, R::METHOD, request.mirrored_name(), options)?;
+    let path = Path::begin(target, R::METHOD, request.mirrored_name(), options)?;
     let span = path.span();
     path.walk(|live, options| live.call_ref(request, options)).instrument(span).await
 }
 
 /// Fetches a list on the guarded path, under one permit.
 pub(crate) async fn list<R: Paginated>(
-    server: &Server,
+    target: &Target,
     options: CallOptions,
     limits: ListLimits,
 ) -> Result<Listed<R::Item>, CallError> {
-    let path = Path::begin(server, R::METHOD, None, options)?;
+    let path = Path::begin(target, R::METHOD, None, options)?;
     let span = path.span();
     path.walk(|live, options| live.list::<R>(options, limits)).instrument(span).await
 }
 
 /// Opens a subscription on the connection that a call would take now. The permit goes with the way there.
 pub(crate) async fn subscribe(
-    server: &Server,
+    target: &Target,
     filter: SubscriptionFilter,
     options: SubscribeOptions,
 ) -> Result<Subscription, CallError> {
-    let path = Path::begin(server, Method::SUBSCRIPTIONS_LISTEN, None, CallOptions::default())?;
+    let path = Path::begin(target, Method::SUBSCRIPTIONS_LISTEN, None, CallOptions::default())?;
     let span = path.span();
     path.walk(|live, _| {
         let session = live.session().clone();
@@ -80,11 +101,11 @@ pub(crate) async fn subscribe(
 
 /// Calls a tool and takes the task that the server makes of it.
 pub(crate) async fn start_task(
-    server: &Server,
+    target: &Target,
     request: CallTool,
     options: CallOptions,
 ) -> Result<StartedTask, CallError> {
-    let path = Path::begin(server, Method::TOOLS_CALL, Some(&request.name), options)?;
+    let path = Path::begin(target, Method::TOOLS_CALL, Some(&request.name), options)?;
     let span = path.span();
     path.walk(|live, options| live.start_task(request.clone(), options)).instrument(span).await
 }
@@ -92,11 +113,11 @@ pub(crate) async fn start_task(
 /// Follows a task on the connection that a call would take now, and on the next one if that goes. No
 /// permit is held meanwhile.
 pub(crate) async fn task_result(
-    server: &Server,
+    target: &Target,
     task_id: &str,
     options: CallOptions,
 ) -> Result<CallToolResult, CallError> {
-    let path = Path::begin(server, Method::TASKS_GET, None, options)?.with_clock(Clock::EachAttempt);
+    let path = Path::begin(target, Method::TASKS_GET, None, options)?.with_clock(Clock::EachAttempt);
     let span = path.span();
     path.walk(|live, options| {
         let task = live.session().task(task_id);
@@ -127,7 +148,11 @@ struct Path<'a> {
     unfinished: Unfinished<'a>,
     /// The strikes of the breaker when this attempt was begun.
     strikes: u64,
-    _place: crate::server::Place<'a>,
+    /// Whether it was let in before, and is refused no more for want of a place.
+    entry: Entry,
+    /// Its place among those that wait, for as long as it does.
+    waiting: Option<Place<'a>>,
+    _place: Place<'a>,
     _use: Option<Use<'a>>,
     _probe: Option<Probe<'a>>,
 }
@@ -171,17 +196,19 @@ impl Drop for Unfinished<'_> {
 impl<'a> Path<'a> {
     /// Admits the call: shutting down? too many calls? breaker?
     fn begin(
-        server: &'a Server,
+        target: &'a Target,
         method: Method,
         name: Option<&str>,
         options: CallOptions,
     ) -> Result<Self, CallError> {
-        let admitted = Self::admit(server, method, name, options);
+        let Target { server, entry } = target;
+        let admitted = Self::admit(server, *entry, method, name, options);
         admitted.inspect_err(|error| count(server, error))
     }
 
     fn admit(
         server: &'a Server,
+        entry: Entry,
         method: Method,
         name: Option<&str>,
         mut options: CallOptions,
@@ -189,7 +216,7 @@ impl<'a> Path<'a> {
         if server.is_over() {
             return Err(server.over(CallOutcome::NotSent));
         }
-        let Some(place) = server.runtime.take_call() else {
+        let Some(place) = server.runtime.take_call(entry) else {
             return Err(CallError::Overloaded { server: Arc::clone(&server.name) });
         };
         let now = Instant::now();
@@ -227,6 +254,8 @@ impl<'a> Path<'a> {
             unknown: None,
             unfinished: Unfinished { server, has_ended: false },
             strikes,
+            entry,
+            waiting: None,
             _place: place,
             _use: server.begin_use(),
             _probe: probe,
@@ -312,26 +341,33 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Waits for a permit with a live session, not of the generation that is known to be `gone`.
+    /// Waits for a permit with a live session, not of the generation that is known to be `gone`; in one
+    /// place, wherever it has to wait.
     async fn enter(&mut self, gone: Option<u64>) -> Result<LiveSession, CallError> {
-        if gone.is_none() {
-            match self.server.gate.enter(self.by).await {
-                Ok(live) => return Ok(live),
-                Err(GateError::NotLive) => {}
-                Err(error) => return Err(self.at_gate(error)),
-            }
+        let entered = self.wait_to_enter(gone).await;
+        self.waiting = None;
+        if entered.is_ok() {
+            self.entry = Entry::Again;
         }
-        let _place = self.server.wait_in_line()?;
+        entered
+    }
+
+    async fn wait_to_enter(&mut self, gone: Option<u64>) -> Result<LiveSession, CallError> {
+        if gone.is_none()
+            && let Some(live) = self.pass_gate().await?
+        {
+            return Ok(live);
+        }
+        self.wait_in_line()?;
         loop {
             let seen = self.server.moves();
             let state = self.server.state();
             match state {
                 // A session is published before `Ready` is announced and retracted before it is
                 // revoked: if the gate has none now, the announcement of that is on its way.
-                State::Ready { .. } => match self.server.gate.enter(self.by).await {
-                    Ok(live) if gone != Some(live.generation()) => return Ok(live),
-                    Ok(_) | Err(GateError::NotLive) => {}
-                    Err(error) => return Err(self.at_gate(error)),
+                State::Ready { .. } => match self.pass_gate().await? {
+                    Some(live) if gone != Some(live.generation()) => return Ok(live),
+                    _ => {}
                 },
                 State::Dormant { .. } => self.server.orders.give(|wishes| wishes.demand = true),
                 state => {
@@ -347,6 +383,30 @@ impl<'a> Path<'a> {
                 return Err(self.too_late(WaitingFor::Connection));
             }
         }
+    }
+
+    /// Waits for a permit; `None` if no session is live then.
+    async fn pass_gate(&mut self) -> Result<Option<LiveSession>, CallError> {
+        let entered = match self.server.gate.try_enter() {
+            Ok(None) => {
+                self.wait_in_line()?;
+                self.server.gate.enter(self.by).await.map(Some)
+            }
+            entered => entered,
+        };
+        match entered {
+            Ok(live) => Ok(live),
+            Err(GateError::NotLive) => Ok(None),
+            Err(error) => Err(self.at_gate(error)),
+        }
+    }
+
+    /// Takes a place among those that wait, unless it has one.
+    fn wait_in_line(&mut self) -> Result<(), CallError> {
+        if self.waiting.is_none() {
+            self.waiting = Some(self.server.wait_in_line(self.entry)?);
+        }
+        Ok(())
     }
 
     /// The options of one attempt: what the call has waited counts against its soft limit, until the

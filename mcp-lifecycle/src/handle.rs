@@ -6,6 +6,7 @@ use mcp_session::{CallOptions, ListLimits, Listed, StartedTask, SubscribeOptions
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use crate::call::Target;
 use crate::error::CallError;
 use crate::following::Following;
 use crate::lists::Lists;
@@ -30,6 +31,10 @@ impl ServerHandle {
     /// The server that has the name now.
     fn newest(&self) -> Arc<Server> {
         self.server.successor().unwrap_or_else(|| Arc::clone(&self.server))
+    }
+
+    fn target(&self) -> Target {
+        Target::new(self.newest())
     }
 
     /// The name of the server.
@@ -57,10 +62,10 @@ impl ServerHandle {
     pub async fn call<R: Request>(&self, request: R, options: CallOptions) -> Result<R::Result, CallError> {
         let mut options = options;
         options.began.get_or_insert_with(Instant::now);
-        let mut server = self.newest();
+        let mut target = self.target();
         loop {
-            match crate::call::call(&server, &request, options.clone()).await {
-                Err(error) => server = server.heir(error)?,
+            match crate::call::call(&target, &request, options.clone()).await {
+                Err(error) => target.go_on(error)?,
                 done => return done,
             }
         }
@@ -83,10 +88,10 @@ impl ServerHandle {
     ) -> Result<Listed<R::Item>, CallError> {
         let mut options = options;
         options.began.get_or_insert_with(Instant::now);
-        let mut server = self.newest();
+        let mut target = self.target();
         loop {
-            match crate::call::list::<R>(&server, options.clone(), limits).await {
-                Err(error) => server = server.heir(error)?,
+            match crate::call::list::<R>(&target, options.clone(), limits).await {
+                Err(error) => target.go_on(error)?,
                 done => return done,
             }
         }
@@ -112,10 +117,10 @@ impl ServerHandle {
         filter: SubscriptionFilter,
         options: SubscribeOptions,
     ) -> Result<Subscription, CallError> {
-        let mut server = self.newest();
+        let mut target = self.target();
         loop {
-            match crate::call::subscribe(&server, filter.clone(), options.clone()).await {
-                Err(error) => server = server.heir(error)?,
+            match crate::call::subscribe(&target, filter.clone(), options.clone()).await {
+                Err(error) => target.go_on(error)?,
                 done => return done,
             }
         }
@@ -146,10 +151,10 @@ impl ServerHandle {
     pub async fn start_task(&self, call: CallTool, options: CallOptions) -> Result<StartedTask, CallError> {
         let mut options = options;
         options.began.get_or_insert_with(Instant::now);
-        let mut server = self.newest();
+        let mut target = self.target();
         loop {
-            match crate::call::start_task(&server, call.clone(), options.clone()).await {
-                Err(error) => server = server.heir(error)?,
+            match crate::call::start_task(&target, call.clone(), options.clone()).await {
+                Err(error) => target.go_on(error)?,
                 done => return done,
             }
         }
@@ -178,10 +183,10 @@ impl ServerHandle {
     ) -> Result<CallToolResult, CallError> {
         let mut options = options;
         options.began.get_or_insert_with(Instant::now);
-        let mut server = self.newest();
+        let mut target = self.target();
         loop {
-            match crate::call::task_result(&server, task_id, options.clone()).await {
-                Err(error) => server = server.heir(error)?,
+            match crate::call::task_result(&target, task_id, options.clone()).await {
+                Err(error) => target.go_on(error)?,
                 done => return done,
             }
         }

@@ -76,7 +76,10 @@ pub struct ServerOptions {
     pub close_limit: Duration,
     /// Calls that may run at once; 1 makes the server strictly serial. Default 64.
     pub in_flight: NonZeroUsize,
-    /// Calls that may wait, for a connection or for their turn. Default 256.
+    /// Calls that may wait, for a connection or for their turn; a further one is refused. Default 256.
+    ///
+    /// A call that was let in is not refused any more: those whose connection broke under them wait for the
+    /// next one beside these, at most as many as may run at once.
     pub queued: usize,
     /// The delays between attempts.
     pub backoff: BackoffOptions,

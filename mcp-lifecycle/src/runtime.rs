@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::event::ServerEvent;
 use crate::options::SupervisorOptions;
 use crate::pace::Pacer;
-use crate::server::Place;
+use crate::server::{Entry, Place};
 use crate::stop_plan::StopPlan;
 
 /// What all servers of one supervisor share. It knows none of them, so that handles may hold it.
@@ -56,8 +56,8 @@ impl Runtime {
     }
 
     /// Takes a place among the calls of all servers.
-    pub(crate) fn take_call(&self) -> Option<Place<'_>> {
-        Place::take(&self.calls, self.options.in_flight)
+    pub(crate) fn take_call(&self, entry: Entry) -> Option<Place<'_>> {
+        Place::take(&self.calls, self.options.in_flight, entry)
     }
 
     /// Waits for one of the places among the connections that are being opened.

@@ -65,7 +65,7 @@ pub(crate) struct Server {
     received: Mutex<Received>,
     /// Until when its owner may take to stop it, once it has begun to.
     end_by: Mutex<Option<Instant>>,
-    /// Calls that wait for it to be ready.
+    /// Calls that wait for it to be ready, or for their turn.
     waiting: AtomicUsize,
     is_removed: AtomicBool,
     succession: Succession,
@@ -130,7 +130,8 @@ impl Server {
             received: Counters::default(),
         };
         Self {
-            gate: Gate::new(options.in_flight, options.queued),
+            // Who may wait there is decided before: it is a matter of the whole way of a call.
+            gate: Gate::new(options.in_flight, usize::MAX),
             handler_quota: HandlerQuota::new(options.session.handler_limits),
             name,
             place,
@@ -452,15 +453,15 @@ impl Server {
         self.moved.ring();
     }
 
-    /// Takes a place among the calls that wait for the server to be ready.
-    pub(crate) fn wait_in_line(&self) -> Result<Place<'_>, CallError> {
-        Place::take(&self.waiting, self.options.queued)
+    /// Takes a place among the calls that wait: for the server to be ready, or for their turn.
+    pub(crate) fn wait_in_line(&self, entry: Entry) -> Result<Place<'_>, CallError> {
+        Place::take(&self.waiting, self.options.queued, entry)
             .ok_or_else(|| CallError::Overloaded { server: Arc::clone(&self.name) })
     }
 
     fn fill_in(&self, status: &mut ServerStatus) {
         status.in_flight = self.gate.in_flight();
-        status.waiting = self.gate.queued() + self.waiting.load(Ordering::Relaxed);
+        status.waiting = self.waiting.load(Ordering::Relaxed);
         let account = self.account();
         status.breaker = account.breaker_state();
         status.losses = account.losses();
@@ -495,11 +496,20 @@ impl Drop for OwnSubscription<'_> {
 #[must_use = "dropping it gives the place back"]
 pub(crate) struct Place<'a>(&'a AtomicUsize);
 
+/// Whether a call that wants a place has been let in before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// It is refused if no place is free.
+    First,
+    /// It was let in, and has to begin anew: it takes a place beside those that there are.
+    Again,
+}
+
 impl<'a> Place<'a> {
-    pub(crate) fn take(taken: &'a AtomicUsize, limit: usize) -> Option<Self> {
+    pub(crate) fn take(taken: &'a AtomicUsize, limit: usize, entry: Entry) -> Option<Self> {
         let before = taken.fetch_add(1, Ordering::Relaxed);
         let place = Self(taken);
-        (before < limit).then_some(place)
+        (before < limit || entry == Entry::Again).then_some(place)
     }
 }
 

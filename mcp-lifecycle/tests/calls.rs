@@ -21,7 +21,7 @@ use mcp_transport::testing::checks::LogCapture;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
 use mcp_transport::{CloseReason, Exit};
 use serde_json::json;
-use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, tool, until};
+use support::{Bench, accept, echo, in_seconds, milliseconds, plain, ready, seconds, tool, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Level;
@@ -58,6 +58,46 @@ async fn calls_that_wait_for_a_connection_are_limited() {
     assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
     drop(waiting);
     assert_eq!(server.status().waiting, 0);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_let_in_are_not_refused_when_all_of_them_have_to_wait() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let two = NonZeroUsize::new(2).unwrap();
+    let server = bench.add_by_hand("one", &connector, plain().with_in_flight(two).with_queued(2));
+    let first = connector.next_peer().await;
+    accept_all(&first).await;
+    ready(&server).await;
+    let read = || Box::pin(server.call(ReadResource::new("fixture://text/1"), CallOptions::default()));
+    let mut reads: Vec<_> = (0..4).map(|_| read()).collect();
+    for read in &mut reads {
+        assert!(read.as_mut().now_or_never().is_none());
+    }
+    let is_full = async |waiting| {
+        assert_eq!(server.status().waiting, waiting);
+        let error = read().await.unwrap_err();
+        assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
+    };
+    is_full(2).await;
+    first.close(CloseReason::EndOfStream);
+    until(&server, |status| (!status.state.is_ready()).then_some(())).await;
+    let (results, _second) = tokio::join!(join_all(reads), async {
+        // Each is told of the loss before this goes on.
+        tokio::time::sleep(milliseconds(1)).await;
+        is_full(4).await;
+        let second = connector.next_peer().await;
+        accept_all(&second).await;
+        for _ in 0..4 {
+            let request = second.expect("resources/read").await;
+            second.respond(request.id(), json!({"contents": []})).await;
+        }
+        second
+    });
+    results.into_iter().for_each(|result| drop(result.unwrap()));
+    let status = server.status();
+    assert_eq!((status.waiting, status.in_flight, status.calls.refused), (0, 0, 2));
     bench.end().await;
 }
 

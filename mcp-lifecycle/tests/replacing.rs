@@ -21,7 +21,9 @@ use mcp_proto::SubscriptionFilter;
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions};
 use mcp_transport::Ending;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour, serve_all};
-use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, told_state, tool, until};
+use support::{
+    Bench, accept, echo, in_seconds, milliseconds, plain, ready, seconds, told_state, tool, until,
+};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -393,4 +395,38 @@ async fn switching_off_and_on_and_reconnecting_are_orders_like_any_other() {
 
 async fn is_disabled(server: &ServerHandle) -> bool {
     matches!(server.call(echo(), CallOptions::default()).await, Err(CallError::Disabled { .. }))
+}
+
+/// Whoever waited on the old server waits on the new one, however many wait there already.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_goes_on_to_the_new_server_is_not_refused_for_want_of_a_place() {
+    let bench = Bench::new();
+    let options = plain().with_queued(1);
+    let before = bench.add_by_hand("one", &MemoryConnector::new(), options.clone());
+    let mut first = Box::pin(before.call(echo(), CallOptions::default()));
+    assert!(first.as_mut().now_or_never().is_none());
+    let connector = MemoryConnector::new();
+    let after = bench.supervisor.replace(spec(&connector).with_options(options)).unwrap();
+    let mut second = Box::pin(after.call(echo(), CallOptions::default()));
+    assert!(second.as_mut().now_or_never().is_none());
+    let is_full = async |waiting| {
+        assert_eq!(after.status().waiting, waiting);
+        let third = after.call(echo(), CallOptions::default()).await;
+        assert!(matches!(third, Err(CallError::Overloaded { .. })), "{third:?}");
+    };
+    is_full(1).await;
+    let (first, second, _peer) = tokio::join!(first, second, async {
+        let peer = connector.next_peer().await;
+        tokio::time::sleep(milliseconds(1)).await; // the first is told that the old one has ended
+        is_full(2).await;
+        accept(&peer).await;
+        for _ in 0..2 {
+            let request = peer.expect("tools/call").await;
+            peer.respond(request.id(), serde_json::json!({"content": []})).await;
+        }
+        peer
+    });
+    first.unwrap();
+    second.unwrap();
+    bench.end().await;
 }

@@ -175,17 +175,34 @@ impl Gate {
     ///
     /// Dropping the future gives the place in the queue up.
     pub async fn enter(&self, by: Instant) -> Result<LiveSession, GateError> {
-        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(TryAcquireError::Closed) => return Err(GateError::Closed),
-            Err(TryAcquireError::NoPermits) => {
-                let _place = Place::take(self)?;
-                timeout_at(by, Arc::clone(&self.permits).acquire_owned())
-                    .await
-                    .map_err(|_| GateError::Timeout)?
-                    .map_err(|_| GateError::Closed)?
-            }
+        if let Some(live) = self.try_enter()? {
+            return Ok(live);
+        }
+        let permit = {
+            let _place = Place::take(self)?;
+            timeout_at(by, Arc::clone(&self.permits).acquire_owned())
+                .await
+                .map_err(|_| GateError::Timeout)?
+                .map_err(|_| GateError::Closed)?
         };
+        self.admit(permit)
+    }
+
+    /// Takes a permit if one is free, with the session that is published; `None`: there is none, and
+    /// [`enter`](Self::enter) would wait for one.
+    ///
+    /// # Errors
+    ///
+    /// [`GateError::Closed`] and [`GateError::NotLive`]; nothing was sent.
+    pub fn try_enter(&self) -> Result<Option<LiveSession>, GateError> {
+        match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => self.admit(permit).map(Some),
+            Err(TryAcquireError::Closed) => Err(GateError::Closed),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+        }
+    }
+
+    fn admit(&self, permit: OwnedSemaphorePermit) -> Result<LiveSession, GateError> {
         // Wrapped before anything can refuse the call: its return must be told.
         let permit = Permit { permit: Some(permit), returns: Arc::clone(&self.returns) };
         let published = self.published();
