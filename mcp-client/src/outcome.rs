@@ -155,6 +155,7 @@ impl Failure {
 impl FailureKind {
     fn of(error: &CallError) -> Self {
         match error {
+            CallError::Disabled { outcome: CallOutcome::Unknown, .. } => Self::Lost,
             CallError::NeedsAuth { .. } => Self::NeedsAuthorization,
             CallError::Overloaded { .. } => Self::Overloaded,
             CallError::Removed { .. } => Self::UnknownName,

@@ -137,6 +137,11 @@ impl Actor {
         if wishes.stop {
             self.on_stop();
         }
+        if let (Some(false), Some(link)) = (wishes.enabled, &self.link)
+            && !link.is_closing()
+        {
+            self.server.switch_off(link.generation);
+        }
         let begin = self.server.options.begin().unwrap_or(crate::machine::Begin::Now);
         let events = [
             wishes.enabled.map(|on| if on { Event::Enable(begin) } else { Event::Disable }),

@@ -143,8 +143,9 @@ struct Path<'a> {
     /// The request must have left by then.
     by: Instant,
     repeat: Repeat,
-    /// How an earlier attempt ended that may have run: whatever becomes of the next, that stays true.
-    unknown: Option<mcp_session::CallError>,
+    /// How an earlier attempt ended that may have run, and on which connection: whatever becomes of the next,
+    /// that stays true.
+    unknown: Option<(u64, mcp_session::CallError)>,
     unfinished: Unfinished<'a>,
     /// The strikes of the breaker when this attempt was begun.
     strikes: u64,
@@ -294,7 +295,10 @@ impl<'a> Path<'a> {
             let live = match self.enter(gone).await {
                 Ok(live) => live,
                 Err(refused) => {
-                    let error = self.unknown.take().map_or(refused, |error| self.explain(error));
+                    let error = match self.unknown.take() {
+                        Some((generation, error)) => self.explain(generation, error),
+                        None => refused,
+                    };
                     return Err(self.unfinished.end(error));
                 }
             };
@@ -324,8 +328,8 @@ impl<'a> Path<'a> {
                     let Some(pause) = self.pause_before_repeat(&error, attempts) else {
                         let is_harmless = error.outcome() == CallOutcome::NotSent || error.is_session_gone();
                         let earlier = self.unknown.take().filter(|_| is_harmless);
-                        let error = self.explain(earlier.unwrap_or(error));
-                        return Err(self.unfinished.end(error));
+                        let (generation, error) = earlier.unwrap_or((generation, error));
+                        return Err(self.unfinished.end(self.explain(generation, error)));
                     };
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
                     self.server.count_repeat();
@@ -334,7 +338,7 @@ impl<'a> Path<'a> {
                     self.strikes = self.server.account().breaker.total();
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
-                        self.unknown = Some(error);
+                        self.unknown = Some((generation, error));
                     }
                 }
             }
@@ -548,14 +552,19 @@ impl<'a> Path<'a> {
         }
     }
 
-    fn explain(&self, error: mcp_session::CallError) -> CallError {
+    /// How an attempt on this connection has ended, with what only this side knows of it.
+    fn explain(&self, generation: u64, error: mcp_session::CallError) -> CallError {
+        let server = Arc::clone(&self.server.name);
         if let mcp_session::CallError::SessionGone { closed, .. } = &error
             && *closed.reason() == CloseReason::Local
-            && self.server.is_over()
         {
-            return self.server.over(error.outcome());
+            if self.server.is_over() {
+                return self.server.over(error.outcome());
+            }
+            if self.server.was_switched_off(generation) {
+                return CallError::Disabled { server, outcome: error.outcome() };
+            }
         }
-        let server = Arc::clone(&self.server.name);
         if error.wants_authorization() {
             return CallError::NeedsAuth { server, outcome: error.outcome() };
         }
@@ -609,7 +618,7 @@ fn is_answer(rejection: &Rejection) -> bool {
 fn refuse_for_state(server: &Server, state: State) -> Result<(), CallError> {
     let name = || Arc::clone(&server.name);
     match state {
-        State::Disabled => Err(CallError::Disabled { server: name() }),
+        State::Disabled => Err(CallError::Disabled { server: name(), outcome: CallOutcome::NotSent }),
         State::Draining | State::Stopped => Err(server.over(CallOutcome::NotSent)),
         State::NeedsAuth => Err(CallError::NeedsAuth { server: name(), outcome: CallOutcome::NotSent }),
         State::Parked { why, next_probe } => Err(CallError::Parked {

@@ -22,11 +22,14 @@ pub enum CallError {
         /// When calls are let through again; zero while one call is trying whether it works.
         retry_in: Duration,
     },
-    /// The server is switched off; nothing was sent. Switch it on.
-    #[error("server {server:?} is disabled; enable it first")]
+    /// The server is switched off, before the call or during it. Switch it on.
+    #[error("server {server:?} is disabled{}; enable it first", aftermath(*.outcome))]
     Disabled {
         /// The server.
         server: Arc<str>,
+        /// What is known of the request: not sent, or what became of it when the time for running calls was
+        /// over.
+        outcome: CallOutcome,
     },
     /// The server wants credentials, or others than it got; it has not acted on the request. Log in, then
     /// [wake](crate::ServerHandle::wake) it.
@@ -122,12 +125,12 @@ impl CallError {
     pub fn outcome(&self) -> CallOutcome {
         match self {
             Self::Session { error, .. } => error.outcome(),
-            Self::NeedsAuth { outcome, .. }
+            Self::Disabled { outcome, .. }
+            | Self::NeedsAuth { outcome, .. }
             | Self::Removed { outcome, .. }
             | Self::Replaced { outcome, .. }
             | Self::ShuttingDown { outcome, .. } => *outcome,
             Self::CircuitOpen { .. }
-            | Self::Disabled { .. }
             | Self::Overloaded { .. }
             | Self::Parked { .. }
             | Self::Timeout { .. } => CallOutcome::NotSent,
@@ -139,7 +142,7 @@ impl CallError {
     pub fn server(&self) -> &str {
         match self {
             Self::CircuitOpen { server, .. }
-            | Self::Disabled { server }
+            | Self::Disabled { server, .. }
             | Self::NeedsAuth { server, .. }
             | Self::Overloaded { server }
             | Self::Parked { server, .. }

@@ -55,7 +55,7 @@ pub enum ServerEvent {
         message: LogMessage,
     },
     /// It has moved to another state, or from or to [`degraded`](ServerStatus::degraded); one event for
-    /// each.
+    /// each. One that drains or has stopped says [why](ServerStatus::end).
     StateChanged {
         /// The server, as it is since then.
         status: Arc<ServerStatus>,

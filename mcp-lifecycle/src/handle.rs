@@ -239,7 +239,8 @@ impl ServerHandle {
     /// the change; [`status`](Self::status) has those of now.
     ///
     /// It follows the server that has the name now. When that is replaced, it ends with
-    /// [`Stopped`](crate::State::Stopped): ask again for its successor.
+    /// [`Stopped`](crate::State::Stopped) and [`Replaced`](crate::EndReason::Replaced): ask again for its
+    /// successor.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<ServerStatus>> {
         self.newest().status.subscribe()
@@ -287,7 +288,7 @@ impl ServerHandle {
 
     /// Switches the server off: calls are refused until it is switched on, running ones get the time of a
     /// [drain](crate::SupervisorOptions::drain), then its connection is closed. A call that has not ended by
-    /// then ends with [`SessionGone`](mcp_session::CallError::SessionGone).
+    /// then ends with [`CallError::Disabled`], which says whether it may have run.
     pub fn disable(&self) {
         self.newest().orders.give(|wishes| wishes.enabled = Some(false));
     }

@@ -56,7 +56,7 @@ pub use lists::Lists;
 pub use call_counters::CallCounters;
 pub use event::ServerEvent;
 pub use report::{Exceeded, ServerReport, ShutdownReport, StopStep};
-pub use state::{DormantReason, ParkReason, State};
+pub use state::{DormantReason, EndReason, ParkReason, State};
 pub use status::ServerStatus;
 
 // Limits.

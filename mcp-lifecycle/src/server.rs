@@ -23,7 +23,7 @@ use crate::options::ServerOptions;
 use crate::orders::Orders;
 use crate::report::ServerReport;
 use crate::runtime::Runtime;
-use crate::state::{DormantReason, State};
+use crate::state::{DormantReason, EndReason, State};
 use crate::status::ServerStatus;
 use crate::stop_plan::later;
 use crate::succession::Succession;
@@ -67,6 +67,8 @@ pub(crate) struct Server {
     end_by: Mutex<Option<Instant>>,
     /// Calls that wait for it to be ready, or for their turn.
     waiting: AtomicUsize,
+    /// The newest connection that was given up because the server was switched off; 0: none.
+    switched_off: AtomicU64,
     is_removed: AtomicBool,
     succession: Succession,
 }
@@ -118,6 +120,7 @@ impl Server {
             name: Arc::clone(&name),
             state,
             generation: succession.generation(),
+            end: None,
             degraded: false,
             in_flight: 0,
             waiting: 0,
@@ -152,6 +155,7 @@ impl Server {
             received: Mutex::default(),
             end_by: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            switched_off: AtomicU64::new(0),
             is_removed: AtomicBool::new(false),
             succession,
         }
@@ -315,6 +319,8 @@ impl Server {
             is_over = status.state == State::Stopped;
             if !is_over {
                 change(status);
+                let ends = matches!(status.state, State::Draining | State::Stopped);
+                status.end = ends.then(|| self.end_reason());
             }
         });
         if is_over {
@@ -403,6 +409,17 @@ impl Server {
         self.is_removed() || self.is_replaced() || self.runtime.is_closing()
     }
 
+    /// Why it ends, if it does.
+    fn end_reason(&self) -> EndReason {
+        if self.is_replaced() {
+            EndReason::Replaced
+        } else if self.is_removed() {
+            EndReason::Removed
+        } else {
+            EndReason::ShuttingDown
+        }
+    }
+
     /// The error of a call that comes too late. One that was not sent ends like its name does, if nobody
     /// has that any more.
     pub(crate) fn over(&self, outcome: CallOutcome) -> CallError {
@@ -457,6 +474,17 @@ impl Server {
     pub(crate) fn wait_in_line(&self, entry: Entry) -> Result<Place<'_>, CallError> {
         Place::take(&self.waiting, self.options.queued, entry)
             .ok_or_else(|| CallError::Overloaded { server: Arc::clone(&self.name) })
+    }
+
+    /// The server is switched off while this connection stands: whatever has not ended when that is closed,
+    /// ends because of it.
+    pub(crate) fn switch_off(&self, generation: u64) {
+        self.switched_off.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// Whether this connection was given up because the server was switched off.
+    pub(crate) fn was_switched_off(&self, generation: u64) -> bool {
+        self.switched_off.load(Ordering::Acquire) == generation
     }
 
     fn fill_in(&self, status: &mut ServerStatus) {

@@ -66,6 +66,19 @@ pub enum DormantReason {
     NotNeededYet,
 }
 
+/// Why a server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EndReason {
+    /// It was removed, and nobody has its name any more.
+    Removed,
+    /// Another one has its name now, with another configuration.
+    Replaced,
+    /// Its supervisor is shutting down, or is gone.
+    ShuttingDown,
+}
+
 /// Why a server is parked; the failure itself stands in the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

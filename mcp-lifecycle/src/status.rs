@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::breaker::BreakerState;
 use crate::call_counters::CallCounters;
 use crate::failure::Failure;
-use crate::state::State;
+use crate::state::{EndReason, State};
 
 /// What is known of a server at one instant.
 ///
@@ -24,6 +24,9 @@ pub struct ServerStatus {
     /// The newest connection that was begun; 0 before the first.
     #[serde(rename = "last_generation")]
     pub generation: u64,
+    /// Why it ends: set while it is [`Draining`](State::Draining) and when it has
+    /// [`Stopped`](State::Stopped).
+    pub end: Option<EndReason>,
     /// Ready, but what the server would tell unasked does not arrive: the stream for that has ended, was
     /// given up or refused. Calls work as ever; lists may be out of date. Ends when the stream is back.
     pub degraded: bool,

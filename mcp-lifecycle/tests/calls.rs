@@ -378,7 +378,7 @@ async fn statuses_and_reports_have_a_form_for_machines() {
     assert_eq!(
         status,
         json!({
-            "name": "one", "state": "ready", "generation": 1, "last_generation": 1, "degraded": false, "in_flight": 0, "waiting": 0,
+            "name": "one", "state": "ready", "generation": 1, "last_generation": 1, "end": null, "degraded": false, "in_flight": 0, "waiting": 0,
             "breaker": "closed", "ever_ready": true, "losses": 0, "last_error": null, "last_ok_ms": 2000,
             "calls": {
                 "cancelled": 0, "failed": 0, "lost": 0, "refused": 0, "repeated": 0, "succeeded": 1, "timed_out": 0,

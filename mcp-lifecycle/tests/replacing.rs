@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use mcp_lifecycle::{
-    AddError, BreakerState, CallError, FollowEnd, FollowEvent, ServerHandle, ServerOptions,
+    AddError, BreakerState, CallError, EndReason, FollowEnd, FollowEvent, ServerHandle, ServerOptions,
     ServerSpec, Startup, State,
 };
 use mcp_proto::SubscriptionFilter;
@@ -262,7 +262,9 @@ async fn whoever_follows_a_server_follows_the_one_that_takes_its_place() {
 
 #[tokio::test(start_paused = true)]
 async fn f149_a_server_that_is_switched_off_finishes_its_calls_or_has_the_time_of_a_drain() {
-    for (name, limit, finishes) in [("slow", 2, true), ("hang", 5, false)] {
+    // Switched on again at once, or later: what becomes of its calls is the same.
+    let cases = [("slow", 2, true, false), ("hang", 5, false, false), ("hang", 5, false, true)];
+    for (name, limit, finishes, is_back) in cases {
         let mut bench = Bench::new();
         let script = ServerScript::legacy().with_tool("slow", ToolBehaviour::Slow(seconds(2)));
         let server = bench.add("one", &script, plain());
@@ -273,8 +275,15 @@ async fn f149_a_server_that_is_switched_off_finishes_its_calls_or_has_the_time_o
         server.disable();
         assert_eq!(server.settled(in_seconds(1)).await.state, State::Disabled);
         assert!(is_disabled(&server).await, "new ones are refused at once");
+        if is_back {
+            server.enable();
+        }
         let ended = running.await;
         assert_eq!((ended.is_ok(), began.elapsed()), (finishes, seconds(limit)), "{ended:?}");
+        if let Err(error) = ended {
+            let says_why = matches!(error, CallError::Disabled { outcome: CallOutcome::Unknown, .. });
+            assert!(says_why && !error.is_retryable(), "{error}");
+        }
         assert_eq!(script.log().cancelled().len(), usize::from(!finishes));
         server.enable();
         server.call(echo(), CallOptions::default()).await.unwrap();
@@ -395,6 +404,37 @@ async fn switching_off_and_on_and_reconnecting_are_orders_like_any_other() {
 
 async fn is_disabled(server: &ServerHandle) -> bool {
     matches!(server.call(echo(), CallOptions::default()).await, Err(CallError::Disabled { .. }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn f149_a_server_that_ends_says_whether_it_was_replaced_removed_or_shut_down() {
+    let bench = Bench::new();
+    let mut peers = JoinSet::new();
+    let mut events = bench.supervisor.events();
+    let connector = served(&ServerScript::legacy(), &mut peers);
+    let server = bench.add_by_hand("one", &connector, plain());
+    ready(&server).await;
+    let watch = server.watch();
+    let mut ends = async || {
+        let (draining, stopped) =
+            (told_state(&mut events, "draining").await, told_state(&mut events, "stopped").await);
+        assert_eq!(draining.end, stopped.end);
+        stopped.end
+    };
+    assert_eq!(watch.borrow().end, None);
+    bench.supervisor.replace(spec(&connector)).unwrap();
+    ready(&server).await;
+    assert_eq!(ends().await, Some(EndReason::Replaced));
+    assert_eq!(watch.borrow().end, Some(EndReason::Replaced));
+    assert_eq!(server.status().end, None, "the new one");
+    bench.supervisor.remove("one").unwrap().await;
+    assert_eq!(ends().await, Some(EndReason::Removed));
+    let server = bench.add_by_hand("one", &connector, plain());
+    ready(&server).await;
+    bench.supervisor.shutdown().await;
+    assert_eq!(ends().await, Some(EndReason::ShuttingDown));
+    drop(peers);
+    bench.end().await;
 }
 
 /// Whoever waited on the old server waits on the new one, however many wait there already.
