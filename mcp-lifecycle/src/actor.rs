@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use mcp_session::Session;
 use mcp_transport::{CloseReport, Connector, Ending};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -118,12 +119,18 @@ impl Actor {
     /// tells (before its end), the end, and timers last, so that no limit beats what it limits.
     async fn next(&mut self) -> Input {
         let deadline = self.next_deadline();
+        let (news, session) = match &mut self.link {
+            Some(link) => (Some(&mut link.news), link.session.as_ref()),
+            None => (None, None),
+        };
+        // Tasks are given the time of the calls on a connection that is left, but hold up no stop.
+        let tasks = session.filter(|_| self.stopping.is_none());
         tokio::select! {
             biased;
             (wishes, number) = self.server.orders.next() => Input::Wishes(wishes, number),
-            news = next_news(self.link.as_mut()) => Input::News(news),
+            news = next_news(news) => Input::News(news),
             Some(joined) = self.tasks.join_next() => Input::Joined(joined),
-            generation = drained(&self.server, self.draining) => Input::Drained(generation),
+            generation = drained(&self.server, self.draining, tasks) => Input::Drained(generation),
             () = timer::until(deadline) => Input::Time,
         }
     }
@@ -361,7 +368,9 @@ impl Actor {
                 // Closed although its calls have not ended: their time is over, or somebody has ordered it.
                 if self.draining.take_if(|draining| *draining == generation).is_some() {
                     let running = self.server.gate.in_flight();
-                    tracing::warn!(server = %self.server.name, generation, running, "a connection is closed under its running calls");
+                    let session = link(generation).and_then(|link| link.session.as_ref());
+                    let tasks = session.map_or(0, Session::wanted_tasks);
+                    tracing::warn!(server = %self.server.name, generation, running, tasks, "a connection is closed under its running calls or tasks");
                 }
                 if let Some(link) = link(generation) {
                     link.close(self.close_by());
@@ -378,8 +387,10 @@ impl Actor {
             Action::Finish => self.is_finished = true,
             Action::Look(generation) => {
                 let session = link(generation).and_then(|link| link.session.as_ref());
-                let all = session.map_or(0, Session::subscriptions);
-                let usage = self.server.usage(all.saturating_sub(self.server.own_subscriptions(generation)));
+                let subscriptions = session.map_or(0, Session::subscriptions);
+                let own = self.server.own_subscriptions(generation);
+                let tasks = session.map_or(0, Session::wanted_tasks);
+                let usage = self.server.usage(subscriptions.saturating_sub(own) + tasks);
                 return Some(Event::Used(generation, usage));
             }
             Action::Publish(generation) => {
@@ -463,9 +474,9 @@ impl Stopping {
     }
 }
 
-async fn next_news(link: Option<&mut Link>) -> News {
-    let news = match link {
-        Some(link) => link.news.recv().await,
+async fn next_news(news: Option<&mut mpsc::Receiver<News>>) -> News {
+    let news = match news {
+        Some(news) => news.recv().await,
         None => None,
     };
     match news {
@@ -475,11 +486,14 @@ async fn next_news(link: Option<&mut Link>) -> News {
     }
 }
 
-/// Waits until the calls of a connection have ended, if they are given that time.
-async fn drained(server: &Server, draining: Option<u64>) -> u64 {
+/// Waits until the calls of a connection have ended, and then its tasks, if they are given that time.
+async fn drained(server: &Server, draining: Option<u64>, tasks: Option<&Session>) -> u64 {
     match draining {
         Some(generation) => {
             server.gate.drained().await;
+            if let Some(session) = tasks {
+                session.no_task_wanted().await;
+            }
             generation
         }
         None => std::future::pending().await,

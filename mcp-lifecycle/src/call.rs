@@ -97,6 +97,7 @@ pub(crate) async fn subscribe(
     })
     .instrument(span)
     .await
+    .inspect(|_| target.server.begin_lasting())
 }
 
 /// Calls a tool and takes the task that the server makes of it.
@@ -107,7 +108,10 @@ pub(crate) async fn start_task(
 ) -> Result<StartedTask, CallError> {
     let path = Path::begin(target, Method::TOOLS_CALL, Some(&request.name), options)?;
     let span = path.span();
-    path.walk(|live, options| live.start_task(request.clone(), options)).instrument(span).await
+    path.walk(|live, options| live.start_task(request.clone(), options))
+        .instrument(span)
+        .await
+        .inspect(|_| target.server.begin_lasting())
 }
 
 /// Follows a task on the connection that a call would take now, and on the next one if that goes. No

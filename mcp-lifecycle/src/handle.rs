@@ -138,7 +138,11 @@ impl ServerHandle {
     /// Calls a tool in the way of [`call`](Self::call), and takes the task that the server makes of it; see
     /// [`Session::start_task`](mcp_session::Session::start_task). No place of a call is taken after that.
     ///
-    /// The handle of the task is of that connection alone. Keep the id of the task: it is what
+    /// The handle of the task is of that connection alone. While it is held, and the task not known to be
+    /// over, it keeps the server awake as a subscription does, and a connection that is left because it is old,
+    /// or lacks credentials, waits for it as for a call
+    /// ([`leave_limit`](crate::ServerOptions::leave_limit)); a stop, a removal and a replacement do not. Drop it
+    /// when nobody wants the task any more. Keep the id of the task: it is what
     /// [`task_result`](Self::task_result), and the requests of [`mcp_proto::tasks`] by way of `call`, want.
     ///
     /// # Errors

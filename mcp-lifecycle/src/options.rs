@@ -100,7 +100,8 @@ pub struct ServerOptions {
     /// When it is let go although it is well. Off by default.
     pub recess: RecessOptions,
     /// How long running calls may go on when their connection takes no more, because it is old, is not used,
-    /// or lacks credentials. Default 300 s.
+    /// or lacks credentials; likewise tasks that somebody holds a [handle](mcp_session::TaskHandle) of, until
+    /// they are known to be over. Default 300 s.
     ///
     /// Calls that wait for the next connection wait for their end. Whoever
     /// [wakes](crate::ServerHandle::wake) the server then shortens that to

@@ -13,12 +13,15 @@ pub struct RecessOptions {
     /// How long nobody may have used the server before it is stopped; the next call starts it again.
     /// Default `None`: it stays.
     ///
-    /// It is used while a call runs or waits and while a subscription is open. What keepalive asks, and
-    /// what the server asks or tells by itself, is no use.
+    /// It is used while a call runs or waits, while a subscription is open, and while somebody holds the
+    /// [handle](mcp_session::TaskHandle) of a task that is not known to be over. What keepalive asks, and
+    /// what the server asks or tells by itself, is no use. When a subscription or a task has ended, that is
+    /// seen up to `idle` later, and the limit begins then.
     pub idle: Option<Duration>,
     /// How long one connection may last. Then it takes no more calls: if nobody uses it, the server is
-    /// stopped as above. Otherwise running calls end within
-    /// [`leave_limit`](crate::ServerOptions::leave_limit), new ones wait, and the next connection follows. Default `None`: as long as it works.
+    /// stopped as above. Otherwise running calls and tasks end within
+    /// [`leave_limit`](crate::ServerOptions::leave_limit), new ones wait, and the next connection follows.
+    /// Default `None`: as long as it works.
     pub age: Option<Duration>,
 }
 
@@ -55,9 +58,6 @@ pub(crate) struct Recess {
     old_at: Option<Instant>,
     /// Nobody has used it since then, as far as is known.
     free_since: Option<Instant>,
-    /// The last look has found a subscription. When that ended is not told, so the limit begins with the
-    /// look that finds it gone.
-    was_subscribed: bool,
 }
 
 /// What becomes of the connection.
@@ -72,13 +72,12 @@ pub(crate) enum Verdict {
 
 impl Recess {
     pub(crate) fn new(options: RecessOptions) -> Self {
-        Self { options, idle_at: None, old_at: None, free_since: None, was_subscribed: false }
+        Self { options, idle_at: None, old_at: None, free_since: None }
     }
 
     /// A connection is up.
     pub(crate) fn on_up(&mut self, now: Instant) {
         self.old_at = self.options.age.and_then(|age| now.checked_add(age));
-        self.was_subscribed = false;
         self.used_until(now);
     }
 
@@ -97,13 +96,8 @@ impl Recess {
         let is_old = self.old_at.is_some_and(|old_at| now >= old_at);
         match usage {
             Usage::Free { .. } if is_old => return Verdict::Rest(DormantReason::Age),
-            Usage::Busy | Usage::Subscribed if is_old => return Verdict::Replace,
-            Usage::Busy => self.used_until(now),
-            Usage::Subscribed => {
-                self.was_subscribed = true;
-                self.used_until(now);
-            }
-            Usage::Free { .. } if std::mem::take(&mut self.was_subscribed) => self.used_until(now),
+            Usage::Awaited | Usage::Busy if is_old => return Verdict::Replace,
+            Usage::Awaited | Usage::Busy => self.used_until(now),
             Usage::Free { since } => {
                 let since = since.max(self.free_since).unwrap_or(now);
                 self.used_until(since);
@@ -156,14 +150,11 @@ mod tests {
     #[test]
     fn a_running_call_and_an_open_subscription_keep_it_awake() {
         let (mut recess, mut now) = up(Some(10 * MINUTE), None);
-        for usage in [Usage::Busy, Usage::Subscribed, Usage::Busy, Usage::Subscribed] {
+        for usage in [Usage::Busy, Usage::Awaited, Usage::Busy, Usage::Awaited] {
             now = recess.next_deadline().unwrap();
             assert_eq!(recess.on_look(usage, now), Verdict::Keep);
             assert_eq!(recess.next_deadline(), Some(now + 10 * MINUTE));
         }
-        // The subscription may have ended a moment ago: the limit begins now.
-        now += 10 * MINUTE;
-        assert_eq!(recess.on_look(Usage::Free { since: None }, now), Verdict::Keep);
         now += 10 * MINUTE;
         let verdict = recess.on_look(Usage::Free { since: None }, now);
         assert_eq!(verdict, Verdict::Rest(DormantReason::Idle));
@@ -173,7 +164,7 @@ mod tests {
     fn an_old_server_is_replaced_if_it_is_used_and_rests_if_not() {
         for (usage, verdict) in [
             (Usage::Busy, Verdict::Replace),
-            (Usage::Subscribed, Verdict::Replace),
+            (Usage::Awaited, Verdict::Replace),
             (Usage::Free { since: None }, Verdict::Rest(DormantReason::Age)),
         ] {
             let (mut recess, now) = up(None, Some(MINUTE));
@@ -187,7 +178,7 @@ mod tests {
         let (mut recess, now) = up(Some(MINUTE), Some(100 * MINUTE));
         for minutes in 1..100 {
             let now = now + minutes * MINUTE;
-            for usage in [Usage::Busy, Usage::Subscribed, Usage::Free { since: Some(now - MINUTE / 2) }] {
+            for usage in [Usage::Busy, Usage::Awaited, Usage::Free { since: Some(now - MINUTE / 2) }] {
                 assert_eq!(recess.on_look(usage, now), Verdict::Keep);
                 assert!(recess.next_deadline().unwrap() > now);
             }

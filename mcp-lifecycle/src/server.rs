@@ -240,9 +240,14 @@ impl Server {
         self.uses.as_ref().map(Uses::begin)
     }
 
-    /// Whether anybody uses it, given how many subscriptions there are.
-    pub(crate) fn usage(&self, subscriptions: usize) -> Usage {
-        self.uses.as_ref().map_or(Usage::Busy, |uses| uses.look(subscriptions))
+    /// A call has begun a subscription or a task, which outlasts it.
+    pub(crate) fn begin_lasting(&self) {
+        self.uses.iter().for_each(Uses::begin_lasting);
+    }
+
+    /// Whether anybody uses it, given how many subscriptions and tasks somebody waits for.
+    pub(crate) fn usage(&self, awaited: usize) -> Usage {
+        self.uses.as_ref().map_or(Usage::Busy, |uses| uses.look(awaited))
     }
 
     /// The owner itself is told of changed lists on this connection, until the guard is dropped.

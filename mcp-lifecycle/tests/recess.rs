@@ -146,6 +146,36 @@ async fn an_open_subscription_keeps_a_server_awake_and_its_end_does_not_stop_it_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_subscription_that_no_look_has_seen_is_a_use_of_its_server() {
+    let limit = 10 * MINUTE;
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, idle(limit));
+    let peer = connector.next_peer().await;
+    support::accept_initialize_with(&peer, json!({"tools": {"listChanged": true}})).await;
+    support::answer_tools(&peer).await;
+    ready(&server).await;
+    let up = Instant::now();
+    sleep_until(up + 9 * MINUTE).await;
+    let (answer, ()) = tokio::join!(server.call(echo(), CallOptions::default()), async {
+        let request = peer.expect("tools/call").await;
+        peer.respond(request.id(), json!({"content": []})).await;
+    });
+    answer.unwrap();
+    // Looks are due 10 and 19 minutes after it is up: this is between them.
+    sleep_until(up + 11 * MINUTE).await;
+    let mut wanted = SubscriptionFilter::default();
+    wanted.tools_list_changed = true;
+    let subscription = server.subscribe(wanted, SubscribeOptions::default()).await.unwrap();
+    sleep_until(up + 18 * MINUTE).await;
+    drop(subscription);
+    let ended = Instant::now();
+    dormant(&server).await;
+    assert!(ended.elapsed() >= limit && ended.elapsed() <= 2 * limit, "{:?}", ended.elapsed());
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_old_server_that_nobody_uses_rests() {
     let mut bench = Bench::new();
     let server = bench.add("one", &ServerScript::legacy(), aged(MINUTE));

@@ -69,10 +69,10 @@ pub(crate) enum Loss {
 /// Whether anybody uses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Usage {
+    /// No call, but somebody waits to be told of changes, or for a task.
+    Awaited,
     /// A call runs or waits.
     Busy,
     /// Nobody; the last call ended then, or none has come since the connection is up.
     Free { since: Option<Instant> },
-    /// No call, but somebody waits to be told of changes.
-    Subscribed,
 }

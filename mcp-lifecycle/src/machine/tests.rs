@@ -719,7 +719,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0_u64..3, loss.clone()).prop_map(|(behind, loss)| Step::Impossible(behind, loss)),
         2 => (0_u64..100).prop_map(Step::TimePasses),
         4 => Just(Step::TimerRunsOut),
-        1 => prop_oneof![Just(Usage::Busy), Just(Usage::Subscribed), Just(Usage::Free { since: None })]
+        1 => prop_oneof![Just(Usage::Busy), Just(Usage::Awaited), Just(Usage::Free { since: None })]
             .prop_map(Step::UsedFromNowOn),
     ]
 }

@@ -1,6 +1,7 @@
 //! Tasks of a server: work that outlives the request that began it.
 
 mod follow;
+mod interest;
 mod known;
 mod poll;
 mod ticket;
@@ -20,6 +21,7 @@ use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::LiveSession;
 use crate::options::{CallOptions, ProgressHandler, TaskMode};
 use crate::session::Session;
+use crate::task::interest::Interest;
 
 pub(crate) use follow::{FollowEnd, Following, follow};
 pub(crate) use known::Tasks;
@@ -36,10 +38,12 @@ pub enum StartedTask {
     Running(TaskHandle),
 }
 
-/// One task of a server, seen through one session. Cheap to clone; dropping it changes nothing.
+/// One task of a server, seen through one session. Cheap to clone; dropping it changes nothing about the task.
 ///
 /// The task belongs to the server and may outlive the session: keep its [`id`](Self::id), and look at it
-/// through another session of the same server with [`Session::task`].
+/// through another session of the same server with [`Session::task`]. While the handle or a clone of it is
+/// held and the task is not known to be over, it is one of the
+/// [tasks that somebody wants](Session::wanted_tasks).
 ///
 /// # Progress
 ///
@@ -57,6 +61,7 @@ pub struct TaskHandle {
     session: Session,
     id: String,
     created: Option<Box<Task>>,
+    interest: Arc<Interest>,
     /// Has progress told; `None` where there is none.
     token: Option<Arc<TaskToken>>,
     /// Is shown progress.
@@ -96,7 +101,28 @@ impl Session {
     pub fn task(&self, task_id: impl Into<String>) -> TaskHandle {
         let id = task_id.into();
         let token = self.handle.shared.tasks.tokens.of(&id);
-        TaskHandle { session: self.clone(), id, created: None, token, progress: None }
+        let interest = Arc::new(Interest::begin(&self.handle.shared));
+        TaskHandle { session: self.clone(), id, created: None, interest, token, progress: None }
+    }
+
+    /// Tasks that may still be at work while somebody holds a [`TaskHandle`] of them, or begins them with
+    /// [`start_task`](Self::start_task). A task is known to be over when its
+    /// [result](TaskHandle::result) was taken, when an [answer](TaskHandle::get) that says so contains it
+    /// (modern era), or when it was [cancelled](TaskHandle::cancel).
+    #[must_use]
+    pub fn wanted_tasks(&self) -> usize {
+        *self.handle.shared.tasks.wanted.borrow()
+    }
+
+    /// Waits until there are no [wanted tasks](Self::wanted_tasks).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn no_task_wanted(&self) {
+        let mut wanted = self.handle.shared.tasks.wanted.subscribe();
+        // The sender lives as long as this session.
+        let _ = wanted.wait_for(|wanted| *wanted == 0).await;
     }
 
     async fn start_task_through(
@@ -117,6 +143,8 @@ impl Session {
         }
         options.takes_task = true;
         let progress = options.progress.clone();
+        // From the beginning, so that there is no moment in which the task is nobody's.
+        let interest = Arc::new(Interest::begin(&self.handle.shared));
         let call =
             for_version(&call, self.peer().version).map_err(|lack| refuse(UnsupportedWhy::Version(lack)))?;
         let mut call = self.start(Method::TOOLS_CALL, &*call, Some(&call.name), options, pass);
@@ -126,6 +154,7 @@ impl Session {
                 session: self.clone(),
                 id: task.task_id.clone(),
                 created: Some(Box::new(task)),
+                interest,
                 token: kept.into_token(),
                 progress,
             })),
@@ -222,6 +251,7 @@ impl TaskHandle {
         let cancelled = self.session.call(CancelTask::new(self.id()), options).await?;
         if cancelled.status.is_some_and(|status| status.is_final()) {
             self.is_over();
+            self.interest.end();
         }
         Ok(())
     }
@@ -232,6 +262,10 @@ impl TaskHandle {
         let task = call.await?;
         if task.status.is_final() {
             self.is_over();
+            // In the legacy era the result is still to be fetched.
+            if self.session.peer().era == Era::Modern {
+                self.interest.end();
+            }
         }
         Ok(task)
     }
@@ -247,6 +281,7 @@ impl TaskHandle {
         match follow(session, task, token, patience, rounds, depth::of_this_call()).await {
             FollowEnd::Over(result) => {
                 self.is_over();
+                self.interest.end();
                 read(&result?)
             }
             FollowEnd::GivenUp(error) => Err(error),
