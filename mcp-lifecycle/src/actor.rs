@@ -8,7 +8,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::connection::{Link, News, prepare};
+use crate::connection::{Link, News, Turn, prepare};
 use crate::failure::Failure;
 use crate::jitter::Jitter;
 use crate::machine::{Action, Event, Loss, Machine};
@@ -377,7 +377,8 @@ impl Actor {
                 }
             }
             Action::Connect { generation, era, haste } => {
-                let (link, task) = prepare(&self.server, &self.connector, generation, era, haste);
+                let turn = Turn { haste, standing: self.machine.standing() };
+                let (link, task) = prepare(&self.server, &self.connector, generation, era, turn);
                 self.link = Some(link);
                 // At the gravest level, so that it stands around whatever is logged below it.
                 let span = tracing::error_span!("connection", server = %self.server.name, generation);

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Stage};
 use crate::follow::follow;
 use crate::keepalive::{Due, Keepalive, Verdict};
 use crate::lists::Lists;
-use crate::machine::Haste;
+use crate::machine::{Haste, Standing};
 use crate::server::Server;
 use crate::stop_plan::later;
 use crate::timer;
@@ -76,6 +76,13 @@ impl Link {
     }
 }
 
+/// When a connection is opened, among all that are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) haste: Haste,
+    pub(crate) standing: Standing,
+}
+
 /// The task of one connection, before it runs.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -83,7 +90,7 @@ pub(crate) struct Task {
     connector: Arc<dyn Connector>,
     generation: u64,
     era: Option<Era>,
-    haste: Haste,
+    turn: Turn,
     close: CloseOrder,
     suspicion: Arc<Suspicion>,
     news: mpsc::Sender<News>,
@@ -95,7 +102,7 @@ pub(crate) fn prepare(
     connector: &Arc<dyn Connector>,
     generation: u64,
     era: Option<Era>,
-    haste: Haste,
+    turn: Turn,
 ) -> (Link, Task) {
     // At most two pieces of news: up, lost.
     let (send_news, news) = mpsc::channel(2);
@@ -106,7 +113,7 @@ pub(crate) fn prepare(
         connector: Arc::clone(connector),
         generation,
         era,
-        haste,
+        turn,
         close: CloseOrder(close.subscribe()),
         suspicion: Arc::clone(&suspicion),
         news: send_news,
@@ -119,7 +126,7 @@ impl Task {
     ///
     /// Every wait stands beside the order to close.
     pub(crate) async fn run(mut self) -> Option<CloseReport> {
-        let opened = self.close.or(open(&self.server, &*self.connector, self.haste)).await?;
+        let opened = self.close.or(open(&self.server, &*self.connector, self.turn)).await?;
         let (connection, by) = match opened {
             Ok(opened) => opened,
             Err(failure) => {
@@ -310,20 +317,22 @@ impl Life<'_> {
 async fn open(
     server: &Server,
     connector: &dyn Connector,
-    haste: Haste,
+    turn: Turn,
 ) -> Result<(Connection, Instant), Failure> {
-    if haste == Haste::Paced {
+    if turn.haste == Haste::Paced {
         let begin = server.runtime.book_reconnect(Instant::now());
         timer::until(Some(begin)).await;
     }
-    let _place = server.runtime.connect_place().await;
     let limit = server.options.connect_limit;
-    let by = later(Instant::now(), limit);
-    match timeout_at(by, connector.connect(by)).await {
-        Ok(Ok(connection)) => Ok((connection, by)),
-        Ok(Err(ConnectError::Timeout)) | Err(_) => Err(Failure::Timeout { stage: Stage::Opening, limit }),
-        Ok(Err(error)) => Err(Failure::Connect(error)),
-    }
+    let connect = || async {
+        let by = later(Instant::now(), limit);
+        match timeout_at(by, connector.connect(by)).await {
+            Ok(Ok(connection)) => Ok((connection, by)),
+            Ok(Err(ConnectError::Timeout)) | Err(_) => Err(Failure::Timeout { stage: Stage::Opening, limit }),
+            Ok(Err(error)) => Err(Failure::Connect(error)),
+        }
+    };
+    server.runtime.openings.open(turn.standing, connect).await
 }
 
 /// Handshake and lists, under the deadline that the opening began with.

@@ -22,6 +22,7 @@ mod latch;
 mod lists;
 mod machine;
 mod meter;
+mod openings;
 mod options;
 mod orders;
 mod pace;

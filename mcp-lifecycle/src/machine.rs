@@ -42,7 +42,7 @@ use crate::recess::{Recess, RecessOptions, Verdict};
 use crate::state::{DormantReason, ParkReason, State};
 use crate::stop_plan::later;
 
-pub(crate) use action::{Action, Haste};
+pub(crate) use action::{Action, Haste, Standing};
 pub(crate) use event::{Begin, Event, Loss, Usage};
 
 /// An event that the machine has no transition for: a defect of the driver.
@@ -198,6 +198,12 @@ impl Machine {
     /// The newest connection that was asked for; 0 before the first.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// What is known of the server, for the connection that is made now.
+    pub(crate) fn standing(&self) -> Standing {
+        let is_expected = self.haste == Haste::AtOnce || self.unproven == 0;
+        if self.ever_ready && is_expected { Standing::Well } else { Standing::Unknown }
     }
 
     /// Whether the server was ever ready.

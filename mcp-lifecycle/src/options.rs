@@ -232,7 +232,11 @@ pub struct SupervisorOptions {
     pub total: Duration,
     /// Calls that may run or wait at once, over all servers. Default 10 000.
     pub in_flight: usize,
-    /// Connections that may be opened at once. Default 16.
+    /// Connections that may be begun at once. Default 16.
+    ///
+    /// One that takes longer than a second to open does not count any more, so that servers that cannot be
+    /// reached keep no others out. Servers that were ready before have as many places of their own, as long as
+    /// they prove healthy, or are asked for.
     pub connects: usize,
     /// Events that a slow subscriber may be behind before it loses the oldest. Default 1024.
     pub events: usize,

@@ -2,10 +2,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit, broadcast};
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::event::ServerEvent;
+use crate::openings::Openings;
 use crate::options::SupervisorOptions;
 use crate::pace::Pacer;
 use crate::server::{Entry, Place};
@@ -22,7 +23,7 @@ pub(crate) struct Runtime {
     pub(crate) servers: AtomicUsize,
     is_closing: AtomicBool,
     calls: AtomicUsize,
-    connects: Semaphore,
+    pub(crate) openings: Openings,
     reconnects: Mutex<Pacer>,
     /// Apart from the connections, which must not wait behind hundreds of subscriptions of one server.
     subscriptions: Mutex<Pacer>,
@@ -38,7 +39,7 @@ impl Runtime {
             servers: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
-            connects: Semaphore::new(options.connects.clamp(1, Semaphore::MAX_PERMITS)),
+            openings: Openings::new(options.connects),
             reconnects: Mutex::default(),
             subscriptions: Mutex::default(),
             events: broadcast::Sender::new(options.events.max(1)),
@@ -58,11 +59,6 @@ impl Runtime {
     /// Takes a place among the calls of all servers.
     pub(crate) fn take_call(&self, entry: Entry) -> Option<Place<'_>> {
         Place::take(&self.calls, self.options.in_flight, entry)
-    }
-
-    /// Waits for one of the places among the connections that are being opened.
-    pub(crate) async fn connect_place(&self) -> Option<SemaphorePermit<'_>> {
-        self.connects.acquire().await.ok()
     }
 
     /// When a connection that follows a loss may begin.

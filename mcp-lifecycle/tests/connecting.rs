@@ -13,9 +13,11 @@ mod support;
 use std::any::Any;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_lifecycle::{
-    AddError, CallError, Failure, ParkReason, ServerHandle, ServerOptions, ServerSpec, Stage, State,
+    AddError, CallError, Failure, ParkReason, RecessOptions, ServerHandle, ServerOptions, ServerSpec, Stage,
+    State,
 };
 use mcp_proto::{Era, ListTools};
 use mcp_session::{CallOptions, CallOutcome, ListLimits, SessionOptions};
@@ -24,7 +26,8 @@ use mcp_transport::testing::{MemoryConnector, MemoryOptions, ServerScript};
 use mcp_transport::{CloseReason, Closed, ConnectError, Exit};
 use serde_json::json;
 use support::{
-    Bench, accept, accept_initialize, accept_initialize_with, echo, in_seconds, plain, ready, seconds, until,
+    Bench, Unreachable, accept, accept_initialize, accept_initialize_with, echo, in_seconds, plain, ready,
+    seconds, tool, until,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -393,4 +396,43 @@ async fn names_are_unique_and_limits_make_sense() {
 
 fn auto() -> ServerOptions {
     plain().with_session(SessionOptions::default())
+}
+
+/// Adds servers at addresses where nobody answers.
+fn add_unreachable(bench: &Bench, number: usize) {
+    for number in 0..number {
+        let spec = ServerSpec::new(format!("unreachable {number}"), Arc::new(Unreachable));
+        bench.supervisor.add(spec.with_options(plain().with_connect_limit(seconds(10)))).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p09_p10_servers_that_cannot_be_reached_keep_no_others_out() {
+    let mut bench = Bench::new();
+    let script = ServerScript::legacy();
+    let known = bench.add("known", &script, plain());
+    let sleeper = bench.add("sleeper", &script, plain().with_recess(rest_after(seconds(600))));
+    known.call(echo(), CallOptions::default()).await.unwrap();
+    sleeper.call(echo(), CallOptions::default()).await.unwrap();
+    until(&sleeper, |status| matches!(status.state, State::Dormant { .. }).then_some(())).await;
+    add_unreachable(&bench, 100);
+    let began = Instant::now();
+    let fresh = bench.add("fresh", &script, plain());
+
+    known.call(tool("crash"), CallOptions::default()).await.unwrap_err();
+    until(&known, |status| (status.state == State::Ready { generation: 2 }).then_some(())).await;
+    assert!(began.elapsed() <= seconds(2), "after a crash: {:?}", began.elapsed());
+    let ordered = Instant::now();
+    known.reconnect(2);
+    until(&known, |status| (status.state == State::Ready { generation: 3 }).then_some(())).await;
+    sleeper.call(echo(), CallOptions::default()).await.unwrap();
+    assert_eq!(ordered.elapsed(), seconds(0), "on request");
+    // Nobody knows that this one can be reached: it takes its turn, which each of the others gives up soon.
+    ready(&fresh).await;
+    assert!(began.elapsed() <= seconds(7), "for the first time: {:?}", began.elapsed());
+    bench.end().await;
+}
+
+fn rest_after(idle: Duration) -> RecessOptions {
+    RecessOptions::default().with_idle(Some(idle))
 }

@@ -25,6 +25,15 @@ pub(crate) enum Action {
     Strike(u64),
 }
 
+/// What is known of a server that is about to be connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nobody has reached it yet, or not any more.
+    Unknown,
+    /// It was ready before, and either it proved healthy then or somebody asks for it.
+    Well,
+}
+
 /// Whether a connection may have to wait because many others begin as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {

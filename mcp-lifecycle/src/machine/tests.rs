@@ -123,6 +123,68 @@ fn a_server_that_was_ready_and_cannot_be_reached_is_tried_early_when_it_is_parke
 }
 
 #[test]
+fn only_a_server_that_was_ready_and_cannot_be_reached_is_tried_early() {
+    // Whether it was ever ready, and what it fails with after that.
+    for (was_ready, loss) in [(true, Loss::Transient), (false, Loss::Unreachable)] {
+        let mut bench = if was_ready { Bench::ready() } else { Bench::connecting() };
+        while !matches!(bench.state(), State::Parked { .. }) {
+            bench.lose(loss);
+            if let State::Backoff { .. } = bench.state() {
+                bench.wait();
+            }
+        }
+        assert!(bench.wait() >= 240 * SECOND, "was ready: {was_ready}");
+    }
+}
+
+#[test]
+fn health_that_is_proved_brings_the_early_probes_back() {
+    let mut bench = Bench::ready();
+    for _ in 0..2 {
+        let generation = bench.machine.generation();
+        bench.on(Event::Proven(generation));
+        bench.lose(Loss::Transient);
+        while let State::Backoff { .. } = bench.state() {
+            bench.wait();
+            bench.lose(Loss::Unreachable);
+        }
+        assert!(bench.wait() <= 6 * SECOND);
+        bench.lose(Loss::Unreachable);
+        assert!(bench.wait() >= 12 * SECOND);
+        bench.up();
+    }
+}
+
+#[test]
+fn connections_are_numbered_from_where_the_server_before_has_stopped() {
+    let mut bench = Bench::new();
+    bench.machine.count_from(7);
+    assert_eq!(bench.on(Event::Enable(Begin::Now)), vec![connect(8)]);
+    assert_eq!(bench.state(), State::Connecting { generation: 8, attempt: 1 });
+}
+
+#[test]
+fn a_server_counts_as_well_that_was_ready_and_healthy_or_that_somebody_asks_for() {
+    let mut bench = Bench::connecting();
+    assert_eq!(bench.machine.standing(), Standing::Unknown, "nobody has reached it yet");
+    bench.lose(Loss::Transient);
+    bench.on(Event::Wake);
+    assert_eq!(bench.machine.standing(), Standing::Unknown, "asking for it makes no difference");
+    bench.up();
+    let generation = bench.machine.generation();
+    bench.on(Event::Proven(generation));
+    bench.lose(Loss::Transient);
+    bench.wait();
+    assert_eq!(bench.machine.standing(), Standing::Well, "it was healthy");
+    bench.lose(Loss::Unreachable);
+    bench.wait();
+    assert_eq!(bench.machine.standing(), Standing::Unknown, "it is not any more");
+    bench.lose(Loss::Unreachable);
+    bench.on(Event::Wake);
+    assert_eq!(bench.machine.standing(), Standing::Well, "somebody asks for it");
+}
+
+#[test]
 fn i17_a_handshake_alone_does_not_clear_the_budget() {
     let mut bench = Bench::connecting();
     for _ in 0..5 {

@@ -262,6 +262,18 @@ impl Receive for PanickingReceive {
     }
 }
 
+/// Opens no connection before the time is up, as a host does that drops whatever is sent to it.
+#[derive(Debug)]
+pub struct Unreachable;
+
+#[async_trait]
+impl Connector for Unreachable {
+    async fn connect(&self, by: Instant) -> Result<Connection, ConnectError> {
+        tokio::time::sleep_until(by).await;
+        Err(ConnectError::Timeout)
+    }
+}
+
 /// What goes wrong when a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseFault {
