@@ -126,6 +126,15 @@ mod tests {
     }
 
     #[test]
+    fn each_limit_is_set_and_leaves_the_others() {
+        let (first, cap) = (Duration::from_secs(2), Duration::from_secs(50));
+        let options = BackoffOptions::default().with_first(first).with_cap(cap).with_factor(5.0);
+        assert_eq!(options, BackoffOptions { first, factor: 5.0, cap });
+        let ceilings = [0, 1, 2, 3].map(|failures| options.ceiling(failures).as_secs());
+        assert_eq!(ceilings, [2, 10, 50, 50]);
+    }
+
+    #[test]
     fn the_ceiling_grows_to_the_cap_and_stays_there() {
         let options = BackoffOptions::default();
         let table = [(0, 1.0), (1, 1.6), (2, 2.56), (8, 42.949_672_96), (9, 60.0), (u32::MAX, 60.0)];

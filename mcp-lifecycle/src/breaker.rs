@@ -354,6 +354,22 @@ mod tests {
     }
 
     #[test]
+    fn its_limits_are_those_that_were_set() {
+        let mut now = Instant::now();
+        let options =
+            BreakerOptions::default().with_open_after(2).with_open_for(7 * SECOND).with_cap(10 * SECOND);
+        let mut breaker = Breaker::new(options);
+        assert!(!breaker.on_strike(1, now));
+        assert!(breaker.on_strike(2, now), "two are enough");
+        for (strike, seconds) in [(3, 7), (4, 10)] {
+            assert_eq!(breaker.admit(now), Admission::Refused { retry_in: seconds * SECOND });
+            now += seconds * SECOND;
+            assert!(matches!(breaker.admit(now), Admission::Probe(_)));
+            assert!(breaker.on_strike(strike, now));
+        }
+    }
+
+    #[test]
     fn five_strikes_in_a_row_open_it() {
         let now = Instant::now();
         let mut breaker = opened(now);

@@ -419,6 +419,73 @@ mod tests {
     }
 
     #[test]
+    fn a_full_table_refuses_the_next_call_and_hands_it_back() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(2);
+        let mut insert = |id, value| table.insert(id, value, patience(start, 1, 1), Door::Gate);
+        assert!(insert(1, 'a').is_ok() && insert(2, 'b').is_ok());
+        assert!(matches!(insert(3, 'c'), Err((Refused::Full, 'c'))));
+        assert_eq!(table.ids().collect::<Vec<_>>(), [1, 2]);
+        table.remove(1);
+        assert!(table.insert(4, 'd', patience(start, 1, 1), Door::Gate).is_ok());
+    }
+
+    #[test]
+    fn what_waits_can_be_looked_at_oldest_first() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        assert_eq!((table.values().count(), table.ids().count(), table.count(|_| true)), (0, 0, 0));
+        assert_eq!((table.get(1), table.sole(|_| true)), (None, None));
+        for (id, value) in [(2, 'b'), (5, 'e'), (3, 'c')] {
+            table.insert(id, value, patience(start, 10, 10), Door::Session).unwrap();
+        }
+        assert_eq!(table.ids().collect::<Vec<_>>(), [2, 3, 5]);
+        assert_eq!(table.values().collect::<String>(), "bce");
+        assert_eq!([1, 2, 3, 5].map(|id| table.get(id).copied()), [None, Some('b'), Some('c'), Some('e')]);
+        assert_eq!((table.count(|_| true), table.count(|value| *value > 'b')), (3, 2));
+        assert_eq!(table.remove(4), None);
+        assert_eq!(table.remove(3), Some('c'), "from the middle");
+        assert_eq!(table.ids().collect::<Vec<_>>(), [2, 5]);
+    }
+
+    #[test]
+    fn calls_end_in_the_order_of_their_deadlines_however_they_came() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        for (id, ms) in [(1, 50), (2, 80), (3, 60), (4, 70), (5, 60)] {
+            table.insert(id, (), patience(start, ms, ms), Door::Session).unwrap();
+        }
+        table.arm();
+        let ended = |table: &mut PendingTable<()>, ms| {
+            table.expire(at(start, ms)).into_iter().map(|(id, ())| id).collect::<Vec<_>>()
+        };
+        assert!(ended(&mut table, 49).is_empty());
+        assert_eq!(table.arm(), Some(at(start, 50)), "the timer has not fired");
+        assert_eq!(ended(&mut table, 60), [1, 3, 5]);
+        assert_eq!(table.arm(), Some(at(start, 70)));
+        assert_eq!(ended(&mut table, 80), [4, 2]);
+        assert_eq!(table.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_table_that_has_ended_tells_why_and_has_nothing_more_to_do() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        assert!(table.closed().is_none());
+        for (id, value) in [(2, 'b'), (1, 'a')] {
+            table.insert(id, value, patience(start, 10, 10), Door::Session).unwrap();
+        }
+        table.retract();
+        assert!(table.closed().is_none(), "only taken back");
+        assert_eq!(table.close(closed()), Some(vec![(1, 'a'), (2, 'b')]));
+        assert_eq!((table.next_deadline(), table.ids().count()), (None, 0));
+        let why = Closed::new(CloseReason::Local, "");
+        assert_eq!(table.close(why), None);
+        assert_eq!(table.closed().map(Closed::reason), Some(&CloseReason::EndOfStream), "the first reason");
+        assert!(table.expire(at(start, 100)).is_empty());
+    }
+
+    #[test]
     fn spans_beyond_the_clock_are_far_away_and_no_panic() {
         let start = Instant::now();
         assert!(later(start, Duration::MAX) > at(start, 900_000_000_000));

@@ -571,6 +571,38 @@ fn v35_a_remembered_era_that_is_refused_is_asked_for_again() {
 }
 
 #[test]
+fn a_modern_server_that_fails_before_it_is_ready_is_asked_again_what_it_speaks() {
+    let mut bench = Bench::connecting();
+    bench.on(Event::Up(1, Era::Modern));
+    for _ in 0..2 {
+        bench.lose(Loss::Transient);
+        bench.wait();
+    }
+    assert_eq!(bench.connects, [(1, None), (2, Some(Era::Modern)), (3, None)]);
+}
+
+#[test]
+fn what_a_server_seemed_to_speak_is_forgotten_when_it_is_parked_before_it_was_ever_ready() {
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::ProbeKilled);
+    bench.lose(Loss::Permanent);
+    bench.on(Event::Wake);
+    assert_eq!(bench.connects, [(1, None), (2, Some(Era::Legacy)), (3, None)]);
+}
+
+#[test]
+fn each_attempt_may_correct_the_era_once() {
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::ProbeKilled);
+    bench.lose(Loss::Transient); // it was no matter of the era
+    bench.wait();
+    bench.lose(Loss::Refused);
+    assert_eq!(bench.state(), State::Connecting { generation: 4, attempt: 2 });
+    let eras: Vec<_> = bench.connects.iter().map(|(_, era)| *era).collect();
+    assert_eq!(eras, [None, Some(Era::Legacy), Some(Era::Legacy), None]);
+}
+
+#[test]
 fn a_server_that_wants_neither_era_does_not_spin() {
     let mut bench = Bench::connecting();
     for _ in 0..100 {
@@ -604,6 +636,7 @@ fn a_reconnect_retracts_before_it_closes_and_waits_for_the_end() {
     assert_eq!(bench.on(Event::Reconnect(1)), vec![Action::Retract(1), Action::Close(1)]);
     assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
     assert_eq!(bench.on(Event::Reconnect(2)), vec![], "not begun yet");
+    assert_eq!(bench.state(), State::Connecting { generation: 2, attempt: 1 });
     assert_eq!(bench.on(Event::Lost(1, Loss::Transient)), vec![], "wished for");
     assert_eq!(bench.on(Event::Gone(1)).len(), 1);
     bench.up();
@@ -659,6 +692,37 @@ fn switching_on_again_waits_for_the_old_connection() {
         bench.on(Event::Gone(1)),
         vec![Action::Connect { generation: 2, era: Some(Era::Legacy), haste: Haste::AtOnce }]
     );
+}
+
+#[test]
+fn switching_off_hurries_a_connection_that_is_left_and_closes_none_that_has_calls() {
+    let mut bench = resting(None, Some(60 * SECOND));
+    bench.wait_for_deadline();
+    bench.on(Event::Tick);
+    bench.on(Event::Used(1, Usage::Busy));
+    assert_eq!(bench.on(Event::Disable), vec![], "its calls have their time");
+    assert_eq!(bench.state(), State::Disabled);
+    bench.now += 4 * SECOND;
+    assert_eq!(bench.on(Event::Disable), vec![]);
+    assert_eq!(bench.wait(), SECOND, "less of it, from the first order");
+    assert_eq!(bench.machine.next_deadline(), None);
+    assert_eq!(bench.on(Event::Gone(1)), vec![]);
+}
+
+#[test]
+fn who_stops_is_switched_neither_off_nor_on() {
+    let mut bench = Bench::ready();
+    bench.on(Event::Stop);
+    for order in [Event::Disable, Event::Enable(Begin::Now), Event::Wake, Event::Reconnect(1)] {
+        assert_eq!(bench.on(order), vec![]);
+        assert_eq!(bench.state(), State::Draining, "{order:?}");
+    }
+    bench.on(Event::Drained(1));
+    bench.on(Event::Gone(1));
+    for order in [Event::Disable, Event::Enable(Begin::Now), Event::Wake, Event::Stop] {
+        assert_eq!(bench.on(order), vec![]);
+        assert_eq!(bench.state(), State::Stopped, "{order:?}");
+    }
 }
 
 #[test]
