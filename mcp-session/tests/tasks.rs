@@ -547,6 +547,56 @@ async fn a_server_may_answer_at_once_where_a_task_could_be_taken() {
     assert_quiescent(&it.session);
 }
 
+/// Asks how the task is, and is told this.
+async fn get(it: &Fixture, handle: &TaskHandle, answer: Value) {
+    let asking = handle.get(CallOptions::default());
+    tokio::join!(asking, answer_poll(&it.peer, answer)).0.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_wanted_from_its_call_on_until_all_is_known_of_it_or_its_handles_are_gone() {
+    let it = modern_with_tasks(SessionOptions::default()).await;
+    let session = it.session.clone();
+    let starting =
+        tokio::spawn(async move { session.start_task(CallTool::new("t"), CallOptions::default()).await });
+    let request = it.peer.expect("tools/call").await;
+    assert_eq!(it.session.wanted_tasks(), 1, "it may be made at any moment");
+    it.peer.respond(request.id(), created(json!({}))).await;
+    let StartedTask::Running(handle) = starting.await.unwrap().unwrap() else { panic!("no task") };
+    let other = handle.clone();
+    drop(handle);
+    get(&it, &other, task("working", json!({}))).await;
+    assert_eq!(it.session.wanted_tasks(), 1, "there is a handle");
+    let mut nobody = ByHand::new(async { it.session.no_task_wanted().await });
+    assert!(nobody.poll().is_pending());
+    get(&it, &other, task("completed", json!({"result": said("done")}))).await;
+    assert!(nobody.poll().is_ready() && it.session.wanted_tasks() == 0, "the answer has the result");
+    drop(other);
+    assert_eq!(it.session.wanted_tasks(), 0, "once");
+
+    // A legacy server still has the result when it says that the task is over.
+    let it = legacy_with_tasks(SessionOptions::default()).await;
+    let handle = start_legacy(&it, task("working", json!({}))).await;
+    get(&it, &handle, task("completed", json!({}))).await;
+    assert_eq!(it.session.wanted_tasks(), 1);
+    let finish = async {
+        answer_poll(&it.peer, task("completed", json!({}))).await;
+        let fetch = it.peer.expect("tasks/result").await;
+        it.peer.respond(fetch.id(), said("done")).await;
+    };
+    said_once(&tokio::join!(handle.result(CallOptions::default()), finish).0.unwrap());
+    assert_eq!(it.session.wanted_tasks(), 0);
+    let (named, dropped) = (it.session.task("x"), it.session.task("x"));
+    assert_eq!(it.session.wanted_tasks(), 2);
+    drop(dropped);
+    let cancel = async {
+        let cancel = it.peer.expect("tasks/cancel").await;
+        it.peer.respond(cancel.id(), task("cancelled", json!({}))).await;
+    };
+    tokio::join!(named.cancel(CallOptions::default()), cancel).0.unwrap();
+    assert_eq!(it.session.wanted_tasks(), 0);
+}
+
 async fn start_legacy(it: &Fixture, answer: Value) -> TaskHandle {
     let session = it.session.clone();
     let starting =

@@ -108,7 +108,8 @@ impl Session {
     /// Tasks that may still be at work while somebody holds a [`TaskHandle`] of them, or begins them with
     /// [`start_task`](Self::start_task). A task is known to be over when its
     /// [result](TaskHandle::result) was taken, when an [answer](TaskHandle::get) that says so contains it
-    /// (modern era), or when it was [cancelled](TaskHandle::cancel).
+    /// (modern era), or when it was [cancelled](TaskHandle::cancel). Handles that were begun or named apart
+    /// count each, also if they are of one task.
     #[must_use]
     pub fn wanted_tasks(&self) -> usize {
         *self.handle.shared.tasks.wanted.borrow()
