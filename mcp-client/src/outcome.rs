@@ -215,3 +215,18 @@ impl From<CallOutcome> for OutcomeClass {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_cut_when_its_server_was_switched_off_was_lost() {
+        let disabled = |outcome| CallError::Disabled { server: Arc::from("one"), outcome };
+        assert_eq!(FailureKind::of(&disabled(CallOutcome::NotSent)), FailureKind::Unreachable);
+        let cut = Failure::call("one", &disabled(CallOutcome::Unknown));
+        assert_eq!((cut.kind, cut.outcome, cut.retryable), (FailureKind::Lost, OutcomeClass::Unknown, false));
+    }
+}

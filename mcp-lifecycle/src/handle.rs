@@ -101,7 +101,8 @@ impl ServerHandle {
     ///
     /// Waits for the server and for its turn as a [`call`](Self::call) does, 60 s by default, then as long
     /// as `options` say; once it is open it is no call, and takes the place of none. It ends with its
-    /// connection ([`SubscriptionEnd::SessionGone`](mcp_session::SubscriptionEnd::SessionGone)). While it
+    /// connection ([`SubscriptionEnd::SessionGone`](mcp_session::SubscriptionEnd::SessionGone)); whether that
+    /// was the end of the server, and why, a [`watch`](Self::watch) of it tells. While it
     /// is open it keeps the server awake; see [`RecessOptions`](crate::RecessOptions). Nobody opens it
     /// again; [`follow`](Self::follow) is for that.
     ///
