@@ -9,8 +9,8 @@ use serde::Serialize;
 pub struct Counters {
     /// Frames that are no messages.
     pub broken_frames: u64,
-    /// Calls given up after their request may have left; each was cancelled as its era and transport
-    /// ask for. Tasks that were cancelled, because their calls were given up, count too.
+    /// Calls given up after their request may have left, and cancelled as era and transport ask for: the
+    /// transport has taken the cancel. Tasks that were cancelled, because their calls were given up, count too.
     pub cancels_sent: u64,
     /// Log lines dropped because they are too long or nobody took them.
     pub dropped_events: u64,

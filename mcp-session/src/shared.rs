@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use futures_util::task::AtomicWaker;
 use mcp_proto::tasks::Task;
 use mcp_proto::{Payload, ProtocolVersion, Redactor, RequestId, code};
-use mcp_transport::{Closed, Dispatch, Outbound, Transport};
+use mcp_transport::{Abandoned, Closed, Dispatch, Outbound, Transport};
 use memchr::memmem;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -315,12 +315,12 @@ impl Shared {
         let told = self.agreed.get().filter(|_| farewell == Farewell::Told);
         let notice =
             told.and_then(|agreed| agreed.cancel_notice(self.transport.streams(), &request_id, reason));
-        let dispatch = self.transport.abandon(&request_id, notice);
-        if told.is_some() && dispatch == Dispatch::MayHaveLeft {
+        let Abandoned { dispatch, is_told } = self.transport.abandon(&request_id, notice);
+        if told.is_some() && is_told {
             self.counts.cancels_sent.add();
-            if matches!(entry.keeps, Keeps::ForTask(_)) {
-                self.tasks.await_late(id);
-            }
+        }
+        if told.is_some() && dispatch == Dispatch::MayHaveLeft && matches!(entry.keeps, Keeps::ForTask(_)) {
+            self.tasks.await_late(id);
         }
         dispatch
     }

@@ -283,7 +283,7 @@ mod tests {
     use async_trait::async_trait;
     use bytes::Bytes;
     use mcp_proto::RequestId;
-    use mcp_transport::{CloseReport, Dispatch, Ending, Full, Streams};
+    use mcp_transport::{Abandoned, CloseReport, Dispatch, Ending, Full, Streams};
     use tokio::time::Instant;
 
     use super::*;
@@ -319,8 +319,8 @@ mod tests {
             Err(Full)
         }
 
-        fn abandon(&self, _: &RequestId, _: Option<Outbound>) -> Dispatch {
-            Dispatch::NotSent
+        fn abandon(&self, _: &RequestId, _: Option<Outbound>) -> Abandoned {
+            Abandoned { dispatch: Dispatch::NotSent, is_told: false }
         }
 
         async fn close(&self, _: Instant) -> CloseReport {

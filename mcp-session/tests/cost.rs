@@ -20,8 +20,8 @@ use bytes::Bytes;
 use mcp_proto::{CallTool, Method, Payload, RequestId};
 use mcp_session::{CallOptions, EraPolicy, Session, SessionOptions, open};
 use mcp_transport::{
-    CloseReport, Closed, Connection, Dispatch, Ending, Full, Inbound, Outbound, Receive, SendError, Sent,
-    Streams, Transport,
+    Abandoned, CloseReport, Closed, Connection, Dispatch, Ending, Full, Inbound, Outbound, Receive,
+    SendError, Sent, Streams, Transport,
 };
 use serde_json::Value;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -78,8 +78,8 @@ impl Transport for Echo {
         Err(Full)
     }
 
-    fn abandon(&self, _: &RequestId, _: Option<Outbound>) -> Dispatch {
-        Dispatch::MayHaveLeft
+    fn abandon(&self, _: &RequestId, _: Option<Outbound>) -> Abandoned {
+        Abandoned { dispatch: Dispatch::MayHaveLeft, is_told: true }
     }
 
     async fn close(&self, _: Instant) -> CloseReport {

@@ -1,4 +1,4 @@
-//! Answers over HTTP that come very slowly, on the paused clock.
+//! Answers over HTTP that come very slowly or never, on the paused clock.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,25 +11,72 @@
 mod support;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use mcp_proto::CallTool;
-use mcp_session::{CallOptions, CallOutcome, EraPolicy, SessionOptions, open};
-use mcp_transport::Connector as _;
+use mcp_session::{CallError, CallOptions, CallOutcome, EraPolicy, SessionOptions, open};
 use mcp_transport::http::{
     Endpoint, HeaderMap, HeaderValue, HttpBackend, HttpBody, HttpConnectError, HttpConnector, HttpError,
     HttpLimits, HttpPool, HttpRequest, HttpResponse, Origin, StatusCode,
 };
+use mcp_transport::{CloseReason, Connector as _};
 use serde_json::{Value, json};
-use support::{discover_result, soon};
+use support::{discover_result, initialize_result, settle, soon};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// How long one byte takes.
 const DRIP: Duration = Duration::from_secs(20);
+
+/// A legacy server that takes every call and answers none, and notes which are cancelled.
+#[derive(Debug, Clone, Default)]
+struct Holding {
+    cancelled: Arc<Mutex<Vec<i64>>>,
+}
+
+impl HttpBackend for Holding {
+    fn open_pool(&self, _: &Origin) -> Arc<dyn HttpPool> {
+        Arc::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl HttpPool for Holding {
+    async fn connect(&self) -> Result<(), HttpConnectError> {
+        Ok(())
+    }
+
+    async fn request(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        request.mark.set();
+        let Ok(asked) = serde_json::from_slice::<Value>(&request.body) else {
+            return Ok(HttpResponse::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                HeaderMap::new(),
+                Box::new(Whole(None)),
+            ));
+        };
+        match asked["method"].as_str().unwrap() {
+            "initialize" => {
+                let result = initialize_result("2025-11-25");
+                let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
+                return Ok(response("application/json", Box::new(Whole(Some(answer.to_string().into())))));
+            }
+            "tools/call" => std::future::pending().await,
+            "notifications/cancelled" => {
+                self.cancelled.lock().unwrap().push(asked["params"]["requestId"].as_i64().unwrap());
+            }
+            _ => {}
+        }
+        Ok(HttpResponse::new(StatusCode::ACCEPTED, HeaderMap::new(), Box::new(Whole(None))))
+    }
+
+    async fn close(&self, _: Instant) -> usize {
+        0
+    }
+}
 
 /// A backend without a network, whose answers to tool calls never end.
 #[derive(Debug, Clone)]
@@ -135,6 +182,37 @@ async fn f080_a_body_that_drips_for_ever_ends_with_the_time_of_its_call() {
         }
         session.close(soon()).await;
         drop(session);
+        driver.await.unwrap();
+    }
+}
+
+/// In the legacy era the end of a stream is no cancel: each of them has to be told.
+#[tokio::test(start_paused = true)]
+async fn f132_two_hundred_calls_with_one_deadline_are_all_cancelled_over_legacy_http() {
+    for (room, told) in [(1024, 200), (100, 100)] {
+        let backend = Holding::default();
+        let endpoint = Endpoint::parse("http://nowhere.example/mcp").unwrap();
+        let limits = HttpLimits::default().with_queued_cancels(room);
+        let connector = HttpConnector::new(Arc::new(backend.clone()), endpoint, limits);
+        let connection = connector.connect(soon()).await.unwrap();
+        let (opening, driver) = open(connection, SessionOptions::default().with_era(EraPolicy::Legacy));
+        let driver = tokio::spawn(driver.run());
+        let session = opening.handshake(soon()).await.unwrap();
+        let options = CallOptions::default().with_deadline(Instant::now() + Duration::from_secs(1));
+        let calls = (0..200).map(|_| session.call(CallTool::new("held"), options.clone()));
+        let outcomes = futures_util::future::join_all(calls).await;
+        assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(CallError::is_timeout)));
+        assert_eq!(session.counters().cancels_sent, told, "what was taken");
+        if room < 200 {
+            assert_eq!(*driver.await.unwrap().reason(), CloseReason::Stuck, "a cancel found no room");
+            continue;
+        }
+        settle().await;
+        let mut cancelled = std::mem::take(&mut *backend.cancelled.lock().unwrap());
+        cancelled.sort_unstable();
+        cancelled.dedup();
+        assert_eq!(cancelled.len(), 200);
+        session.close(soon()).await;
         driver.await.unwrap();
     }
 }

@@ -19,8 +19,8 @@ use bytes::Bytes;
 use mcp_proto::{CallTool, Era, RequestId};
 use mcp_session::{CallError, CallOptions, EraPolicy, ProtocolFault, Session, SessionOptions, open};
 use mcp_transport::{
-    CloseReport, Closed, Connection, Dispatch, Ending, Full, Inbound, Outbound, Receive, SendError, Sent,
-    Streams, Transport,
+    Abandoned, CloseReport, Closed, Connection, Dispatch, Ending, Full, Inbound, Outbound, Receive,
+    SendError, Sent, Streams, Transport,
 };
 use serde_json::{Value, json};
 use support::*;
@@ -81,10 +81,10 @@ impl Transport for Inline {
         Err(Full)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         assert_eq!(self.unfinished.load(Ordering::SeqCst), 0, "asked while the send still goes on");
         self.given_up.lock().unwrap().push((id.clone(), notice.map(|notice| notice.frame)));
-        Dispatch::MayHaveLeft
+        Abandoned { dispatch: Dispatch::MayHaveLeft, is_told: true }
     }
 
     async fn close(&self, _: Instant) -> CloseReport {

@@ -215,6 +215,30 @@ async fn a_question_that_is_not_answered_in_time_ends_the_call_and_its_task() {
     assert_quiescent(&it.session);
 }
 
+/// As with any cancel: there is no room for it, or it is not read in time.
+#[tokio::test(start_paused = true)]
+async fn s100_a_server_that_does_not_take_the_cancel_of_a_task_loses_its_connection() {
+    for (reserve, grace, told) in [(0, 0, 0), (1, 50, 1)] {
+        let memory = MemoryOptions::default().with_queue(1).with_reserve(reserve);
+        let options = SessionOptions::default().with_tasks();
+        let it = modern_over(memory, options, json!({EXTENSION: {}})).await;
+        let began = Instant::now();
+        let options = CallOptions::default().with_deadline(began + seconds(1));
+        let mut calling = ByHand::new(it.session.call(CallTool::new("t"), options));
+        assert!(calling.poll().is_pending());
+        become_task(&it, json!({})).await;
+        settle().await;
+        it.peer.pause_reading();
+        let waiting = spawn(&it.session);
+        let closed = it.session.closed().await;
+        assert_eq!(*closed.reason(), CloseReason::Stuck);
+        assert_eq!(began.elapsed(), seconds(1) + Duration::from_millis(grace));
+        assert_eq!(it.session.counters().cancels_sent, told);
+        assert!(waiting.await.unwrap().unwrap_err().is_session_gone());
+        assert!(matches!(calling.poll(), std::task::Poll::Ready(Err(error)) if error.is_timeout()));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn s100_a_dropped_call_cancels_its_task_once_at_every_moment() {
     // Dropped before its answer was looked at, while it waits, and while a question is under way.

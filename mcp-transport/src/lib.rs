@@ -25,6 +25,6 @@ pub use error::{CloseReason, CloseReport, Closed, Ending, Exit, Full, SendError}
 pub use frame::{FrameCounters, FrameError, Framer};
 pub use profile::HttpProfile;
 pub use transport::{
-    Broken, BrokenWhy, Dispatch, Inbound, MirroredHeader, Outbound, OutboundKind, Receive, Rejection, Sent,
-    Streams, Transport,
+    Abandoned, Broken, BrokenWhy, Dispatch, Inbound, MirroredHeader, Outbound, OutboundKind, Receive,
+    Rejection, Sent, Streams, Transport,
 };

@@ -66,13 +66,25 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Gives a request up. Never waits; may be called from `Drop`, outside any runtime.
     ///
     /// A frame that has not begun to leave is taken back and `notice` is not sent. Otherwise the peer
-    /// is told: with `notice` where streams are shared, by ending the request's own stream where they
-    /// are not. If the notice cannot be handed over at once, or is not written within 50 ms, the
-    /// connection is closed.
+    /// is told: with `notice` if there is one, handed over as by [`insist`](Self::insist), and by ending the
+    /// request's own stream where it has one.
     ///
     /// A request with a stream of its own is given up, without a notice, also when it has ended otherwise than
     /// by its answer on that stream.
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch;
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned;
+
+    /// Hands over what the peer must not miss, without ever waiting: that something was given up.
+    ///
+    /// If it cannot be handed over at once, the connection is closed, and so it is where streams are shared
+    /// if it is not written within 50 ms. Unless a transport says otherwise, it is [posted](Self::post)
+    /// and the connection stays.
+    ///
+    /// # Errors
+    ///
+    /// The connection has ended, if only because of this; nothing of the frame has left.
+    fn insist(&self, message: Outbound) -> Result<(), Full> {
+        self.post(message)
+    }
 
     /// Tells what the handshake has agreed on, once. Only transports over HTTP want to know.
     fn set_profile(&self, profile: HttpProfile) {
@@ -298,6 +310,15 @@ pub enum Dispatch {
     NotSent,
     /// The peer has seen the request and answered that it does not act on it.
     Refused,
+}
+
+/// What giving a request up has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abandoned {
+    /// Whether the request can have reached the peer.
+    pub dispatch: Dispatch,
+    /// Whether the peer is told: the notice was taken, or the request's own stream ends for it.
+    pub is_told: bool,
 }
 
 /// What the receiving half hands up.

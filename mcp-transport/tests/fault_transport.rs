@@ -38,7 +38,7 @@ async fn without_a_fault_nothing_changes() {
     connection.transport.send(request(1)).await.unwrap();
     peer.respond(peer.receive().await.id(), json!({})).await;
     assert_eq!(receive(&mut connection).await.unwrap().len(), 1);
-    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())), Dispatch::MayHaveLeft);
+    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())).dispatch, Dispatch::MayHaveLeft);
     assert_eq!(peer.receive().await.method(), Some("notifications/cancelled"));
     assert_eq!((peer.transcript().len(), began.elapsed()), (2, Duration::ZERO));
 }
@@ -49,7 +49,7 @@ async fn cancels_are_dropped() {
     let (connection, control) = FaultTransport::wrap(connection);
     control.drop_cancels(true);
     connection.transport.send(request(1)).await.unwrap();
-    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())), Dispatch::MayHaveLeft);
+    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())).dispatch, Dispatch::MayHaveLeft);
     assert_eq!(peer.transcript().len(), 1);
 }
 

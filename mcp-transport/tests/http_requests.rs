@@ -232,7 +232,7 @@ fn f052_a_server_that_goes_away_ends_the_connection_with_nothing_sent() {
         let sent = client.send(1, "tools/call").await;
         let Err(SendError::Closed(closed)) = sent else { panic!("nobody is there: {sent:?}") };
         assert!(matches!(closed.reason(), CloseReason::Broken(text) if text.contains("refuses connections")));
-        assert_eq!(client.transport.abandon(&1.into(), None), Dispatch::NotSent);
+        assert_eq!(client.transport.abandon(&1.into(), None).dispatch, Dispatch::NotSent);
         assert!(client.receive().await.is_err());
         client.close().await;
     });
@@ -354,7 +354,7 @@ fn f062_the_request_that_names_a_lost_session_is_refused_and_ends_the_connection
             });
             let Err(SendError::Refused(closed)) = sent else { panic!("the session is gone: {sent:?}") };
             assert_eq!(*closed.reason(), CloseReason::SessionExpired);
-            assert_eq!(client.transport.abandon(&1.into(), None), Dispatch::Refused);
+            assert_eq!(client.transport.abandon(&1.into(), None).dispatch, Dispatch::Refused);
             let ended = client.receive().await.unwrap_err();
             assert_eq!(*ended.reason(), CloseReason::SessionExpired);
             assert!(matches!(client.send(2, "tools/call").await, Err(SendError::Closed(_))));

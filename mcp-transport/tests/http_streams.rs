@@ -301,7 +301,7 @@ fn f123_a_modern_cancel_closes_the_stream_and_posts_nothing() {
         streaming(&client, &mut connection).await;
         // Nobody polls the receiving half: the stream ends all the same.
         let began = Instant::now();
-        assert_eq!(client.transport.abandon(&1.into(), None), Dispatch::MayHaveLeft);
+        assert_eq!(client.transport.abandon(&1.into(), None).dispatch, Dispatch::MayHaveLeft);
         connection.closed().await;
         assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
         tokio::select! {
@@ -320,7 +320,7 @@ fn f123_a_modern_cancel_before_the_answer_closes_the_connection() {
             sent = client.send(1, "tools/call") => panic!("there is no answer: {sent:?}"),
             _ = connection.request() => {}
         }
-        assert_eq!(client.transport.abandon(&1.into(), None), Dispatch::MayHaveLeft);
+        assert_eq!(client.transport.abandon(&1.into(), None).dispatch, Dispatch::MayHaveLeft);
         connection.closed().await;
         client.close().await;
     });
@@ -334,7 +334,7 @@ fn f123_a_legacy_cancel_posts_its_notice_and_frees_the_connection() {
         streaming(&client, &mut connection).await;
         let notice = notification("notifications/cancelled");
         let began = Instant::now();
-        assert_eq!(client.transport.abandon(&1.into(), Some(notice)), Dispatch::MayHaveLeft);
+        assert_eq!(client.transport.abandon(&1.into(), Some(notice)).dispatch, Dispatch::MayHaveLeft);
         connection.closed().await;
         let serving = async {
             let (mut connection, request) = server.exchange().await;
@@ -372,7 +372,7 @@ fn f123_a_request_that_has_not_left_is_not_cancelled() {
         let sent = timeout(Duration::from_millis(100), client.send(2, "tools/call")).await;
         assert!(sent.is_err(), "{sent:?}");
         let notice = notification("notifications/cancelled");
-        assert_eq!(client.transport.abandon(&2.into(), Some(notice)), Dispatch::NotSent);
+        assert_eq!(client.transport.abandon(&2.into(), Some(notice)).dispatch, Dispatch::NotSent);
         tokio::select! {
             (_, request) = server.exchange() => panic!("nothing is posted: {request:?}"),
             () = client.close() => {}

@@ -74,10 +74,10 @@ async fn send_waits_while_the_peer_does_not_read() {
 async fn without_a_window_a_frame_leaves_only_into_a_waiting_receive() {
     let (connection, peer) = memory_with(MemoryOptions::default().with_window(0));
     connection.transport.send(request(1)).await.unwrap();
-    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())), Dispatch::NotSent);
+    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())).dispatch, Dispatch::NotSent);
     connection.transport.send(request(2)).await.unwrap();
     assert_eq!(peer.receive().await.id(), 2.into());
-    assert_eq!(connection.transport.abandon(&2.into(), None), Dispatch::MayHaveLeft);
+    assert_eq!(connection.transport.abandon(&2.into(), None).dispatch, Dispatch::MayHaveLeft);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn abandoning_takes_an_unwritten_frame_back_and_says_nothing() {
     let (connection, peer) = memory_with(MemoryOptions::default().with_window(1));
     connection.transport.send(request(1)).await.unwrap();
     connection.transport.send(request(2)).await.unwrap();
-    assert_eq!(connection.transport.abandon(&2.into(), Some(notice())), Dispatch::NotSent);
+    assert_eq!(connection.transport.abandon(&2.into(), Some(notice())).dispatch, Dispatch::NotSent);
     assert_eq!(peer.receive().await.id(), 1.into());
     assert!(waits(peer.receive()).await);
 }
@@ -105,7 +105,7 @@ async fn abandoning_takes_an_unwritten_frame_back_and_says_nothing() {
 async fn abandoning_a_frame_that_left_tells_the_peer() {
     let (connection, peer) = memory();
     connection.transport.send(request(1)).await.unwrap();
-    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())), Dispatch::MayHaveLeft);
+    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())).dispatch, Dispatch::MayHaveLeft);
     assert_eq!(methods(&peer), ["tools/call", "notifications/cancelled"]);
 }
 
@@ -114,7 +114,7 @@ async fn a_send_that_was_dropped_while_waiting_is_not_sent() {
     let (connection, peer) = memory_with(MemoryOptions::default().with_window(0).with_queue(1));
     connection.transport.send(request(1)).await.unwrap();
     assert!(waits(connection.transport.send(request(2))).await);
-    assert_eq!(connection.transport.abandon(&2.into(), Some(notice())), Dispatch::NotSent);
+    assert_eq!(connection.transport.abandon(&2.into(), Some(notice())).dispatch, Dispatch::NotSent);
     assert_eq!(peer.receive().await.id(), 1.into());
     assert!(waits(peer.receive()).await);
 }
@@ -126,7 +126,7 @@ async fn an_unwritten_notice_closes_the_connection_after_50_ms() {
     let began = Instant::now();
     // The driver polls already when the notice comes: it must be woken to arm its timer.
     let closed = async { receive(&mut connection.receive).await.unwrap_err() };
-    let abandon = async { connection.transport.abandon(&1.into(), Some(notice())) };
+    let abandon = async { connection.transport.abandon(&1.into(), Some(notice())).dispatch };
     let (closed, dispatch) = tokio::join!(closed, abandon);
     assert_eq!(dispatch, Dispatch::MayHaveLeft);
     assert_eq!(closed.reason(), &CloseReason::Stuck);
@@ -152,7 +152,7 @@ async fn a_notice_without_a_place_in_the_reserve_closes_at_once() {
     connection.transport.send(request(2)).await.unwrap();
     connection.transport.post(notice()).unwrap();
     assert!(connection.transport.post(notice()).is_err());
-    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())), Dispatch::MayHaveLeft);
+    assert_eq!(connection.transport.abandon(&1.into(), Some(notice())).dispatch, Dispatch::MayHaveLeft);
     let closed = receive(&mut connection.receive).await.unwrap_err();
     assert_eq!(closed.reason(), &CloseReason::Stuck);
 }

@@ -44,7 +44,10 @@ fn f017_death_in_the_middle_of_a_call_is_seen_at_once() {
                 let transcript = fixture.transcript();
                 let time = since_exit(&transcript);
                 assert_eq!(closed.reason(), &CloseReason::Exited(exit));
-                assert_eq!(client.transport.abandon(&1.into(), Some(cancel(1))), Dispatch::MayHaveLeft);
+                assert_eq!(
+                    client.transport.abandon(&1.into(), Some(cancel(1))).dispatch,
+                    Dispatch::MayHaveLeft
+                );
                 assert_eq!((transcript.runs("echo"), transcript.servers().len()), (1, 1));
                 time
             })
@@ -167,9 +170,10 @@ fn f024_a_server_that_does_not_read_holds_nobody_up() {
             sent += 1;
         }
         assert!((4..20).contains(&sent), "{sent}");
-        assert_eq!(deaf.transport.abandon(&sent.into(), Some(cancel(sent))), Dispatch::NotSent);
+        assert_eq!(deaf.transport.abandon(&sent.into(), Some(cancel(sent))).dispatch, Dispatch::NotSent);
         // The pipe holds two frames and a part of the third; or, for a user with many pipes, a part of one.
-        let may_have_left = |id: &i64| deaf.transport.abandon(&(*id).into(), None) == Dispatch::MayHaveLeft;
+        let may_have_left =
+            |id: &i64| deaf.transport.abandon(&(*id).into(), None).dispatch == Dispatch::MayHaveLeft;
         let left = (0..sent).take_while(may_have_left).count();
         assert!(left == 3 || left == 1, "{left}");
         assert!((4..sent).all(|id| !may_have_left(&id)));
@@ -180,7 +184,7 @@ fn f024_a_server_that_does_not_read_holds_nobody_up() {
         }
         // A cancel that cannot be written ends the connection 50 ms later.
         let began = Instant::now();
-        assert_eq!(deaf.transport.abandon(&0.into(), Some(cancel(0))), Dispatch::MayHaveLeft);
+        assert_eq!(deaf.transport.abandon(&0.into(), Some(cancel(0))).dispatch, Dispatch::MayHaveLeft);
         assert_eq!(deaf.closed().await.reason(), &CloseReason::Stuck);
         assert!((50..150).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
         let report = deaf.transport.close(soon()).await;
@@ -287,7 +291,7 @@ fn f128_cancels_for_many_calls_in_one_turn_are_all_written() {
         let calls_have_come = || fixture.transcript().runs("hang") == expected.len();
         client.during(until(SOON, "all calls have come", calls_have_come)).await;
         for id in 1..=CANCELS {
-            assert_eq!(transport.abandon(&id.into(), Some(cancel(id))), Dispatch::MayHaveLeft);
+            assert_eq!(transport.abandon(&id.into(), Some(cancel(id))).dispatch, Dispatch::MayHaveLeft);
         }
         let notices_have_come = || fixture.transcript().cancelled() == expected;
         client.during(until(SOON, "all notices have come", notices_have_come)).await;

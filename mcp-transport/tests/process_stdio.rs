@@ -240,7 +240,7 @@ async fn f024_a_server_that_does_not_read_holds_nobody_up() {
     }
     let blocked = timeout(Duration::from_millis(20), peer.transport.send(request(9, 1))).await;
     assert!(blocked.is_err(), "the queue is full");
-    let abandon = |id: i64| peer.transport.abandon(&id.into(), None);
+    let abandon = |id: i64| peer.transport.abandon(&id.into(), None).dispatch;
     // The sender that gave up is known never to have sent; so are those in the queue.
     assert_eq!(abandon(9), Dispatch::NotSent);
     assert_eq!(abandon(3), Dispatch::NotSent);
@@ -288,7 +288,7 @@ async fn senders_in_line_are_told_when_the_connection_ends() {
         assert!(matches!(sent, Err(SendError::Closed(_))), "{sent:?}");
     }
     for id in 1..4 {
-        assert_eq!(peer.transport.abandon(&id.into(), None), Dispatch::NotSent);
+        assert_eq!(peer.transport.abandon(&id.into(), None).dispatch, Dispatch::NotSent);
     }
 }
 
@@ -299,7 +299,7 @@ async fn a_notice_that_cannot_be_written_in_time_ends_the_connection() {
     peer.drive(Duration::from_millis(10)).await;
     let notice = Outbound::notification(Bytes::from_static(b"{\"method\":\"notifications/cancelled\"}"));
     let began = Instant::now();
-    assert_eq!(peer.transport.abandon(&0.into(), Some(notice)), Dispatch::MayHaveLeft);
+    assert_eq!(peer.transport.abandon(&0.into(), Some(notice)).dispatch, Dispatch::MayHaveLeft);
     let closed = peer.receive().await.unwrap_err();
     assert_eq!(closed.reason(), &CloseReason::Stuck);
     let took = began.elapsed();
@@ -312,7 +312,7 @@ async fn a_notice_without_need_to_wait_is_written_at_once() {
     peer.transport.send(request(0, 10)).await.unwrap();
     peer.receive().await.unwrap();
     let notice = Outbound::notification(Bytes::from_static(b"{\"method\":\"notifications/cancelled\"}"));
-    assert_eq!(peer.transport.abandon(&0.into(), Some(notice)), Dispatch::MayHaveLeft);
+    assert_eq!(peer.transport.abandon(&0.into(), Some(notice)).dispatch, Dispatch::MayHaveLeft);
     assert_eq!(texts(&peer.receive().await.unwrap()), ["{\"method\":\"notifications/cancelled\"}"]);
     peer.drive(Duration::from_millis(100)).await;
 }
@@ -325,7 +325,7 @@ async fn more_notices_in_one_turn_than_can_be_queued_are_written_without_the_dri
     // All of them fit into the pipe.
     for id in 0..1500 {
         let notice = Outbound::notification(Bytes::from_static(frame.as_bytes()));
-        assert_eq!(peer.transport.abandon(&id.into(), Some(notice)), Dispatch::MayHaveLeft);
+        assert_eq!(peer.transport.abandon(&id.into(), Some(notice)).dispatch, Dispatch::MayHaveLeft);
     }
     let mut came = 0;
     while came < 1500 {
@@ -342,7 +342,7 @@ async fn f024_f026_a_flood_does_not_hide_that_nothing_is_read() {
     peer.receive().await.unwrap();
     peer.transport.send(request(1, 2 * 1024 * 1024)).await.unwrap();
     let notice = Outbound::notification(Bytes::from_static(b"{\"method\":\"notifications/cancelled\"}"));
-    assert_eq!(peer.transport.abandon(&1.into(), Some(notice)), Dispatch::MayHaveLeft);
+    assert_eq!(peer.transport.abandon(&1.into(), Some(notice)).dispatch, Dispatch::MayHaveLeft);
     let closed = peer.closed().await;
     assert_eq!(closed.reason(), &CloseReason::Stuck);
 }
@@ -389,7 +389,7 @@ async fn f028_a_server_that_closes_its_input_is_lost() {
     assert_eq!(closed.reason(), &CloseReason::Broken("the server closed its input".into()));
     match sent {
         Err(SendError::Closed(_)) => {}
-        Ok(_) => assert_eq!(peer.transport.abandon(&1.into(), None), Dispatch::NotSent),
+        Ok(_) => assert_eq!(peer.transport.abandon(&1.into(), None).dispatch, Dispatch::NotSent),
         Err(other) => panic!("{other}"),
     }
 }

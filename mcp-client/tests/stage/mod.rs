@@ -9,7 +9,7 @@ use mcp_lifecycle::{ServerHandle, ServerOptions, ServerStatus};
 use mcp_proto::{Frame, Message, RequestId, Secret, parse_frame};
 use mcp_transport::testing::{Behaviour, MemoryConnector, ServerLog, ServerScript, serve_all};
 use mcp_transport::{
-    CloseReport, ConnectError, Connection, Connector, Dispatch, Full, Outbound, SendError, Sent, Streams,
+    Abandoned, CloseReport, ConnectError, Connection, Connector, Full, Outbound, SendError, Sent, Streams,
     Transport,
 };
 use serde_json::{Value, json};
@@ -241,7 +241,7 @@ impl Transport for Watched {
         self.inner.post(message)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         self.inner.abandon(id, notice)
     }
 

@@ -26,7 +26,7 @@ use mcp_proto::{CallTool, RequestId};
 use mcp_session::{EraPolicy, SessionOptions};
 use mcp_transport::testing::{Behaviour, MemoryConnector, ScriptedPeer, ServerScript, serve_all};
 use mcp_transport::{
-    CloseReport, Closed, ConnectError, Connection, Connector, Dispatch, Ending, Full, Inbound, Outbound,
+    Abandoned, CloseReport, Closed, ConnectError, Connection, Connector, Ending, Full, Inbound, Outbound,
     Receive, SendError, Sent, Streams, Transport,
 };
 use serde_json::{Value, json};
@@ -323,7 +323,7 @@ impl Transport for FaultyTransport {
         self.inner.post(message)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         self.inner.abandon(id, notice)
     }
 
@@ -380,7 +380,7 @@ impl Transport for BlockingTransport {
         self.inner.post(message)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         self.inner.abandon(id, notice)
     }
 

@@ -11,7 +11,7 @@ use crate::slot::Slot;
 use crate::task::TaskToken;
 
 /// Says that a task is wanted no more, once, when it is dropped; unless it was [settled](Self::settle)
-/// before.
+/// before. A server that does not take that loses its connection.
 ///
 /// It lies in the pending table, in the entry of the call that the task belongs to: whatever ends the
 /// call cancels the task, before the caller sees the end.
@@ -57,10 +57,10 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let Some(cancel) = self.cancel.take() else { return };
-        if self.transport.post(cancel).is_ok() {
+        if self.transport.insist(cancel).is_ok() {
             self.cancels.add();
         } else {
-            tracing::debug!("a task was not cancelled: the server takes no messages");
+            tracing::debug!("a task was not cancelled: the connection has ended");
         }
     }
 }

@@ -91,7 +91,12 @@ pub async fn modern_with(options: SessionOptions, memory: MemoryOptions) -> Fixt
 
 /// A modern session whose server has declared everything and these extensions.
 pub async fn modern_offering(options: SessionOptions, extensions: Value) -> Fixture {
-    let (opening, driver, peer) = unopened(options, MemoryOptions::default());
+    modern_over(MemoryOptions::default(), options, extensions).await
+}
+
+/// As [`modern_offering`], over a connection of these sizes.
+pub async fn modern_over(memory: MemoryOptions, options: SessionOptions, extensions: Value) -> Fixture {
+    let (opening, driver, peer) = unopened(options, memory);
     let driver = tokio::spawn(driver.run());
     let accept = async {
         let discover = peer.expect("server/discover").await;

@@ -8,8 +8,12 @@ pub struct HttpLimits {
     pub max_message_bytes: usize,
     /// Largest body that is read for the sake of an error or of nothing, in bytes; 64 KiB.
     pub max_error_bytes: usize,
-    /// Messages that nobody waits for (notices, answers to the server) and that may wait to be sent; 64.
+    /// Messages that nobody waits for (answers to the server) and that may wait to be sent; 64. Beyond that
+    /// they are dropped.
     pub queued_posts: usize,
+    /// Cancels that may wait to be sent, beside those; 1024, as many as a session has calls by default, since
+    /// all of them may be given up at once. Beyond that the connection is closed.
+    pub queued_cancels: usize,
     /// How long one such message, or any answer to the server, may take in all; 10 s.
     pub post_limit: Duration,
     /// How long such messages may still take when the connection is closed; 1 s.
@@ -38,6 +42,7 @@ impl Default for HttpLimits {
             max_message_bytes: 16 * 1024 * 1024,
             max_error_bytes: 64 * 1024,
             queued_posts: 64,
+            queued_cancels: 1024,
             post_limit: Duration::from_secs(10),
             flush_grace: Duration::from_secs(1),
             delete_limit: Duration::from_secs(2),
@@ -56,6 +61,13 @@ impl HttpLimits {
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
+        self
+    }
+
+    /// Sets how many cancels may wait to be sent.
+    #[must_use]
+    pub fn with_queued_cancels(mut self, cancels: usize) -> Self {
+        self.queued_cancels = cancels;
         self
     }
 

@@ -55,7 +55,10 @@ struct State {
     lanes: HashMap<RequestId, Arc<Lane>>,
     /// For the receiving half: streams that have begun.
     streams: Vec<NewStream>,
-    queue: VecDeque<Outbound>,
+    /// Messages that nobody waits for and that have not begun to leave.
+    posts: VecDeque<Outbound>,
+    /// Those among them that the server must not miss; they leave first.
+    cancels: VecDeque<Outbound>,
     is_listening: bool,
 }
 
@@ -193,23 +196,45 @@ impl Link {
     }
 
     /// Queues a message that nobody waits for.
-    pub(super) fn queue(&self, message: Outbound) -> Result<(), Full> {
+    pub(super) fn post(&self, message: Outbound) -> Result<(), Full> {
+        self.queue(message, |state| &mut state.posts, self.limits.queued_posts)
+    }
+
+    /// Queues a message that the server must not miss, or ends the connection.
+    pub(super) fn insist(&self, message: Outbound) -> Result<(), Full> {
+        let queued = self.queue(message, |state| &mut state.cancels, self.limits.queued_cancels);
+        queued.inspect_err(|_| {
+            self.shut(CloseReason::Stuck);
+        })
+    }
+
+    fn queue(
+        &self,
+        message: Outbound,
+        queue: impl FnOnce(&mut State) -> &mut VecDeque<Outbound>,
+        limit: usize,
+    ) -> Result<(), Full> {
         let mut state = self.state();
-        if state.closed.is_some() || state.queue.len() >= self.limits.queued_posts {
+        if state.closed.is_some() {
             return Err(Full);
         }
-        state.queue.push_back(message);
+        let queue = queue(&mut state);
+        if queue.len() >= limit {
+            return Err(Full);
+        }
+        queue.push_back(message);
         drop(state);
         self.posts.send_modify(|posts| *posts += 1);
         self.driver.wake();
         Ok(())
     }
 
-    /// Takes up to `room` messages out of the queue; [`PostGuard`] goes with each.
+    /// Takes up to `room` messages out of the queues, cancels first; [`PostGuard`] goes with each.
     pub(super) fn take_posts(&self, room: usize) -> Vec<Outbound> {
         let mut state = self.state();
-        let count = room.min(state.queue.len());
-        state.queue.drain(..count).collect()
+        let State { posts, cancels, .. } = &mut *state;
+        let next = || cancels.pop_front().or_else(|| posts.pop_front());
+        std::iter::from_fn(next).take(room).collect()
     }
 
     pub(super) fn take_work(&self, room: usize, cx: &Context<'_>) -> Work {

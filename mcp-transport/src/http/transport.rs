@@ -9,7 +9,7 @@ use super::exchange;
 use super::link::Link;
 use crate::error::{CloseReport, Full, SendError};
 use crate::profile::HttpProfile;
-use crate::transport::{Dispatch, Outbound, OutboundKind, Sent, Streams, Transport};
+use crate::transport::{Abandoned, Dispatch, Outbound, OutboundKind, Sent, Streams, Transport};
 
 /// The sending half of an HTTP connection.
 #[derive(Debug)]
@@ -48,22 +48,24 @@ impl Transport for HttpTransport {
     }
 
     fn post(&self, message: Outbound) -> Result<(), Full> {
-        self.link.queue(message)
+        self.link.post(message)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
-        let Some(lane) = self.link.forget(id) else { return Dispatch::MayHaveLeft };
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
+        let Some(lane) = self.link.forget(id) else {
+            return Abandoned { dispatch: Dispatch::MayHaveLeft, is_told: false };
+        };
         // Ends the stream at once: in the modern era that is the cancel, in the legacy era it means
         // nothing and frees the connection.
         lane.end();
         let dispatch = lane.mark.dispatch();
-        if dispatch == Dispatch::MayHaveLeft
-            && let Some(notice) = notice
-            && self.link.queue(notice).is_err()
-        {
-            tracing::warn!(request_id = %id, endpoint = %self.link.endpoint, "a cancel could not be told to the server");
-        }
-        dispatch
+        let is_told =
+            dispatch == Dispatch::MayHaveLeft && notice.is_none_or(|notice| self.link.insist(notice).is_ok());
+        Abandoned { dispatch, is_told }
+    }
+
+    fn insist(&self, message: Outbound) -> Result<(), Full> {
+        self.link.insist(message)
     }
 
     fn set_profile(&self, profile: HttpProfile) {

@@ -13,7 +13,7 @@ use super::outgoing::{FailedWith, Offer, Outgoing, Ticket};
 use super::queue::{Room, TakenBack};
 use crate::error::{CloseReason, CloseReport, Closed, Full, SendError};
 use crate::process::Process;
-use crate::transport::{Dispatch, Outbound};
+use crate::transport::{Abandoned, Dispatch, Outbound};
 
 /// How long a cancel notice may take to be written before the connection is given up.
 const NOTICE_LIMIT: Duration = Duration::from_millis(50);
@@ -95,30 +95,36 @@ impl Link {
     }
 
     /// Hands a frame over from the reserve.
-    pub(super) fn post(&self, message: Outbound, by: Option<Instant>) -> Result<(), Full> {
-        match self.offer(message, Room::Reserved, None, by) {
+    pub(super) fn post(&self, message: Outbound) -> Result<(), Full> {
+        match self.offer(message, Room::Reserved, None, None) {
             Ok(None) => Ok(()),
             Ok(Some(_)) | Err(_) => Err(Full),
         }
     }
 
     /// Gives a request up; see [`Transport::abandon`](crate::Transport::abandon).
-    pub(super) fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
-        let mut outgoing = self.outgoing();
-        let taken_back = outgoing.take_back(id);
-        let is_open = outgoing.closed().is_none();
-        drop(outgoing);
+    pub(super) fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
+        let taken_back = self.outgoing().take_back(id);
         if taken_back == TakenBack::Unsent {
             self.room.notify_one();
-            return Dispatch::NotSent;
+            return Abandoned { dispatch: Dispatch::NotSent, is_told: false };
         }
-        if let Some(notice) = notice
-            && is_open
-            && self.post(notice, Some(Instant::now() + NOTICE_LIMIT)).is_err()
-        {
-            self.fail(CloseReason::Stuck);
+        let is_told = notice.is_some_and(|notice| self.insist(notice).is_ok());
+        Abandoned { dispatch: Dispatch::MayHaveLeft, is_told }
+    }
+
+    /// Hands a frame over from the reserve, in time, or ends the connection.
+    pub(super) fn insist(&self, message: Outbound) -> Result<(), Full> {
+        let by = Instant::now() + NOTICE_LIMIT;
+        match self.offer(message, Room::Reserved, None, Some(by)) {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => {
+                self.fail(CloseReason::Stuck);
+                Err(Full)
+            }
+            // It has ended before, or with the attempt to write.
+            Err(_) => Err(Full),
         }
-        Dispatch::MayHaveLeft
     }
 
     /// The driver's look at the sending side: flushes, and says what is to be minded.

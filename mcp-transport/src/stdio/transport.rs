@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::link::Link;
 use crate::error::{CloseReport, Ending, Full, SendError};
-use crate::transport::{Dispatch, Outbound, Sent, Streams, Transport};
+use crate::transport::{Abandoned, Outbound, Sent, Streams, Transport};
 
 /// The sending half of a stdio connection.
 pub(super) struct StdioTransport {
@@ -80,11 +80,15 @@ impl Transport for StdioTransport {
 
     fn post(&self, message: Outbound) -> Result<(), Full> {
         let message = self.check(message).map_err(|_| Full)?;
-        self.link.post(message, None)
+        self.link.post(message)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         self.link.abandon(id, notice)
+    }
+
+    fn insist(&self, message: Outbound) -> Result<(), Full> {
+        self.link.insist(message)
     }
 
     async fn close(&self, by: Instant) -> CloseReport {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::connection::{ConnectError, Connection, Connector};
 use crate::error::{CloseReason, CloseReport, Closed, Full, SendError};
 use crate::profile::HttpProfile;
-use crate::transport::{Dispatch, Inbound, Outbound, Receive, Sent, Streams, Transport};
+use crate::transport::{Abandoned, Inbound, Outbound, Receive, Sent, Streams, Transport};
 
 /// A connector whose connections misbehave on demand.
 #[derive(Debug)]
@@ -146,9 +146,16 @@ impl Transport for FaultTransport {
         self.inner.post(message)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         let is_lost = self.control.lock().drop_cancels;
         self.inner.abandon(id, notice.filter(|_| !is_lost))
+    }
+
+    fn insist(&self, message: Outbound) -> Result<(), Full> {
+        if self.control.lock().send_error.is_some() {
+            return Err(Full);
+        }
+        self.inner.insist(message)
     }
 
     fn set_profile(&self, profile: HttpProfile) {

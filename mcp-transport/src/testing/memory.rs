@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::error::{CloseReason, CloseReport, Closed, Full, SendError};
 use crate::testing::peer::ScriptedPeer;
 use crate::testing::wire::Wire;
-use crate::transport::{Dispatch, Inbound, Outbound, Receive, Sent, Streams, Transport};
+use crate::transport::{Abandoned, Inbound, Outbound, Receive, Sent, Streams, Transport};
 
 /// How many messages one poll of the receiving half hands up.
 const BATCH: usize = 64;
@@ -231,8 +231,12 @@ impl Transport for MemoryTransport {
         self.shared.change(|wire| wire.post(message, Instant::now()))
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         self.shared.change(|wire| wire.abandon(id, notice, Instant::now()))
+    }
+
+    fn insist(&self, message: Outbound) -> Result<(), Full> {
+        self.shared.change(|wire| wire.insist(message, Instant::now()))
     }
 
     async fn close(&self, by: Instant) -> CloseReport {

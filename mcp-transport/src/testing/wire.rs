@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::error::{CloseReason, CloseReport, Closed, Ending, Exit, Full};
 use crate::testing::memory::MemoryOptions;
 use crate::testing::peer::Received;
-use crate::transport::{Dispatch, Inbound, Outbound};
+use crate::transport::{Abandoned, Dispatch, Inbound, Outbound};
 
 /// How long a cancel notice may wait to be written before the connection is given up.
 const NOTICE_LIMIT: Duration = Duration::from_millis(50);
@@ -88,22 +88,26 @@ impl Wire {
         Ok(())
     }
 
-    pub(super) fn abandon(&mut self, id: &RequestId, notice: Option<Outbound>, now: Instant) -> Dispatch {
-        if let Some(index) = self.queued.iter().position(|entry| entry.message.request_id() == Some(id)) {
-            self.queued.remove(index);
-            return Dispatch::NotSent;
+    pub(super) fn abandon(&mut self, id: &RequestId, notice: Option<Outbound>, now: Instant) -> Abandoned {
+        let queued = self.queued.iter().position(|entry| entry.message.request_id() == Some(id));
+        if queued.and_then(|index| self.queued.remove(index)).is_some() || !self.left.remove(id) {
+            return Abandoned { dispatch: Dispatch::NotSent, is_told: false };
         }
-        if !self.left.remove(id) {
-            return Dispatch::NotSent;
+        let is_told = notice.is_some_and(|notice| self.insist(notice, now).is_ok());
+        Abandoned { dispatch: Dispatch::MayHaveLeft, is_told }
+    }
+
+    /// Takes a frame that must leave in time, or ends the connection.
+    pub(super) fn insist(&mut self, message: Outbound, now: Instant) -> Result<(), Full> {
+        if self.closed().is_some() {
+            return Err(Full);
         }
-        if let (Some(message), false) = (notice, self.closed().is_some()) {
-            if self.has_reserve() {
-                self.enqueue(Queued { message, _slot: None, by: Some(now + NOTICE_LIMIT) }, now);
-            } else {
-                self.end(CloseReason::Stuck, now);
-            }
+        if !self.has_reserve() {
+            self.end(CloseReason::Stuck, now);
+            return Err(Full);
         }
-        Dispatch::MayHaveLeft
+        self.enqueue(Queued { message, _slot: None, by: Some(now + NOTICE_LIMIT) }, now);
+        Ok(())
     }
 
     /// Our side closes.

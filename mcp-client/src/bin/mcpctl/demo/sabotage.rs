@@ -14,8 +14,8 @@ use mcp_session::EraPolicy;
 use mcp_transport::process::{Child, Command, Graces, Process, ProcessEnd, ProcessFactory, SpawnError};
 use mcp_transport::testing::{FaultConnector, FaultControl};
 use mcp_transport::{
-    CloseReport, ConnectError, Connection, Connector, Dispatch, Full, HttpProfile, Outbound, SendError, Sent,
-    Streams, Transport,
+    Abandoned, CloseReport, ConnectError, Connection, Connector, Dispatch, Full, HttpProfile, Outbound,
+    SendError, Sent, Streams, Transport,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -257,9 +257,9 @@ impl Transport for Hindered<Arc<dyn Transport>> {
         self.inner.post(message)
     }
 
-    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Dispatch {
+    fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
         match self.hindrance {
-            Hindrance::NoAbandon => Dispatch::MayHaveLeft,
+            Hindrance::NoAbandon => Abandoned { dispatch: Dispatch::MayHaveLeft, is_told: false },
             Hindrance::SlowClose => self.inner.abandon(id, notice),
         }
     }
