@@ -25,10 +25,11 @@ const BLOCK: usize = 2 * 1024;
 /// A line longer than this many limits is taken for a stream that never sends a line end.
 const ENDLESS_FACTOR: usize = 4;
 
-/// Bad lines in a row, without any plausible message between them, after which the peer is given up.
+/// Bad lines in a row, without any whole message between them, after which the peer is given up.
 const MAX_BAD_LINES: u32 = 1000;
 
-/// Bytes in bad lines in a row after which the peer is given up.
+/// Bytes in bad lines in a row after which the peer is given up; a torn message is a bad line, but speaks
+/// for a peer that means to send messages, however long it is.
 const MAX_BAD_BYTES: usize = 1024 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -100,7 +101,7 @@ pub enum FrameError {
         /// Largest frame, in bytes.
         limit: usize,
     },
-    /// More than 1000 lines or 1 MiB in a row held no message.
+    /// More than 1000 lines in a row held no whole message, or 1 MiB of lines that do not even begin like one.
     #[error("the stream holds no messages")]
     NotMcp,
 }
@@ -271,7 +272,11 @@ impl Framer {
         }
         match looks {
             Looks::Whole => (self.bad_lines, self.bad_bytes) = (0, 0),
-            Looks::Torn => self.count_bad(length)?,
+            Looks::Torn => {
+                self.bad_lines += 1;
+                // Handed up all the same: the call that it answers fails by it, not by the end.
+                self.fault = self.check_hopeless().err();
+            }
             Looks::Blank => {
                 self.counters.blank_lines += 1;
                 self.consume(end + 1);
@@ -348,6 +353,10 @@ impl Framer {
 
     fn count_bad_bytes(&mut self, length: usize) -> Result<(), FrameError> {
         self.bad_bytes += length + 1;
+        self.check_hopeless()
+    }
+
+    fn check_hopeless(&self) -> Result<(), FrameError> {
         let is_hopeless = self.bad_lines > MAX_BAD_LINES || self.bad_bytes > MAX_BAD_BYTES;
         if is_hopeless { Err(FrameError::NotMcp) } else { Ok(()) }
     }
@@ -480,6 +489,21 @@ mod tests {
         assert_eq!(frames(100, [&text[..]]), [NOISE, NOISE, NOISE, NOISE, "[{\"a\":1}]"]);
         let lines = "[INFO] [ok]\n".repeat(1001);
         assert_eq!(frames(100, [lines.as_bytes()]).last().unwrap(), "the stream holds no messages");
+    }
+
+    #[test]
+    fn f022_a_long_torn_message_is_handed_up_and_ends_nothing() {
+        let torn = format!("{{\"id\":7,\"a\":\"{}\"}}x", "a".repeat(2 * 1024 * 1024));
+        let text = format!("{{\"id\":1}}\n{torn}\n{{\"id\":2}}\n");
+        assert_eq!(frames(16 * 1024 * 1024, [text.as_bytes()]), ["{\"id\":1}", &torn, "{\"id\":2}"]);
+    }
+
+    #[test]
+    fn f021_torn_messages_without_end_are_given_up() {
+        let text = format!("{}{{}}\n", "{x\n".repeat(1001));
+        let seen = frames(100, [text.as_bytes()]);
+        assert_eq!((seen.len(), seen[1000].as_str()), (1002, "{x"), "the last one is handed up too");
+        assert_eq!(seen[1001], "the stream holds no messages");
     }
 
     #[test]
