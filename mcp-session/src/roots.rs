@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcp_proto::{Era, Method, RootsListChanged};
 use mcp_transport::{CloseReason, Closed, Dispatch, Outbound, SendError, Sent};
@@ -11,35 +11,37 @@ use crate::session::Session;
 /// Whether the server was told that the roots have changed, and has not asked for them since. As long as
 /// that holds, a further change need not be told: whoever asks then is answered with it.
 #[derive(Debug, Default)]
-pub(crate) struct RootsNotice(AtomicBool);
-
-/// A notice on its way; taken back when dropped before it has left.
-struct Telling<'a>(Option<&'a RootsNotice>);
+pub(crate) struct RootsNotice {
+    /// How many times the server has asked.
+    asked: AtomicU64,
+    /// When it was told last, as the number of times that it had asked before the telling began, and one more.
+    told: AtomicU64,
+}
 
 impl RootsNotice {
     /// The server asks for the roots: what changes from here on is news.
     pub(crate) fn on_asked(&self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.asked.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Begins to tell of a change, unless the server was told already.
+    /// Begins to tell of a change, unless the server was told already. Two may tell at once: which of them
+    /// arrives nobody knows before it has.
     fn begin(&self) -> Option<Telling<'_>> {
-        let was_told = self.0.swap(true, Ordering::SeqCst);
-        (!was_told).then(|| Telling(Some(self)))
+        let mark = self.asked.load(Ordering::SeqCst) + 1;
+        (self.told.load(Ordering::SeqCst) < mark).then_some(Telling { notice: self, mark })
     }
+}
+
+/// A notice on its way.
+struct Telling<'a> {
+    notice: &'a RootsNotice,
+    mark: u64,
 }
 
 impl Telling<'_> {
-    fn done(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if let Some(notice) = self.0 {
-            notice.on_asked();
-        }
+    /// It has left; that counts for nothing if the server has asked meanwhile.
+    fn done(self) {
+        self.notice.told.fetch_max(self.mark, Ordering::SeqCst);
     }
 }
 
@@ -117,8 +119,20 @@ mod tests {
             assert!(notice.begin().is_none(), "it is going to ask");
         }
         notice.on_asked();
-        drop(notice.begin().unwrap());
+        assert!(notice.begin().is_some());
         notice.begin().expect("what was not sent is sent the next time").done();
         assert!(notice.begin().is_none());
+    }
+
+    #[test]
+    fn what_is_still_being_told_is_not_relied_on() {
+        let notice = RootsNotice::default();
+        let (first, second) = (notice.begin().unwrap(), notice.begin().expect("nobody was told yet"));
+        notice.on_asked();
+        first.done();
+        let third = notice.begin().expect("it may have asked before the first notice came");
+        third.done();
+        second.done();
+        assert!(notice.begin().is_none(), "a late one takes nothing back");
     }
 }

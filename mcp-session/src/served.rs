@@ -103,6 +103,10 @@ impl Shared {
         params: &Payload,
         stream: Option<&RequestId>,
     ) -> Result<(), ErrorObject> {
+        if *method == Method::ROOTS_LIST {
+            // Whatever becomes of it: a server that is refused keeps the roots it has, and has to be told.
+            self.roots.on_asked();
+        }
         let Some(service) = &self.service else { return Err(not_served()) };
         service.check(method)?;
         let repeated = || ErrorObject::new(code::INVALID_REQUEST, "a request of this id is being served");
@@ -113,9 +117,6 @@ impl Shared {
         // Before it is read: a flood costs no more than being refused, and what cannot be read counts too.
         let place = service.quota.admit(method)?;
         let request = service.read(method, params)?;
-        if matches!(request, ServerRequest::ListRoots(_)) {
-            self.roots.on_asked();
-        }
         let mut served = self.served();
         // Meanwhile the answer to a call may have brought another one.
         if served.has(id) {

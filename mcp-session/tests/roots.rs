@@ -12,21 +12,28 @@ mod support;
 
 use std::sync::Arc;
 
-use mcp_proto::{ClientCapabilities, RootsCapability};
+use mcp_proto::{ClientCapabilities, ElicitationCapability, RootsCapability};
 use mcp_session::{CallError, SessionOptions, UnsupportedWhy};
 use mcp_transport::CloseReason;
 use mcp_transport::testing::{MemoryOptions, ScriptedPeer};
 use serde_json::json;
-use support::desk::Desk;
+use support::desk::{Desk, form};
 use support::*;
 
 /// A handler that has declared that it tells of changes, or that it does not.
 fn desk(tells: bool) -> Arc<Desk> {
+    let mut capabilities = with_elicitation(tells);
+    capabilities.elicitation = None;
+    Desk::serving(capabilities)
+}
+
+fn with_elicitation(tells: bool) -> ClientCapabilities {
     let mut roots = RootsCapability::default();
     roots.list_changed = tells;
     let mut capabilities = ClientCapabilities::default();
     capabilities.roots = Some(roots);
-    Desk::serving(capabilities)
+    capabilities.elicitation = Some(ElicitationCapability::form());
+    capabilities
 }
 
 fn served_by(desk: &Arc<Desk>) -> SessionOptions {
@@ -54,6 +61,47 @@ async fn f167_changes_are_told_once_until_the_server_has_asked() {
         settle().await;
     }
     assert_eq!(desk.asked().len(), 3);
+}
+
+/// It has asked, but does not know the roots: four other questions of its are being served.
+#[tokio::test(start_paused = true)]
+async fn f167_a_server_whose_question_was_refused_is_told_of_the_next_change() {
+    let desk = Desk::serving(with_elicitation(true));
+    let it = legacy_with(served_by(&desk), MemoryOptions::default()).await;
+    for id in 1..=4 {
+        it.peer
+            .send(json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form("wait")}))
+            .await;
+    }
+    it.session.roots_changed(soon()).await.unwrap();
+    it.peer.expect("notifications/roots/list_changed").await;
+    it.peer.send(json!({"jsonrpc": "2.0", "id": 5, "method": "roots/list"})).await;
+    assert_eq!(it.peer.receive().await.value["error"]["code"], -32603);
+    it.session.roots_changed(soon()).await.unwrap();
+    it.peer.expect("notifications/roots/list_changed").await;
+    desk.let_go(4);
+}
+
+/// Until it has left, a notice may be given up.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_not_told_before_the_notice_that_is_under_way_has_left() {
+    let it = legacy_with(served_by(&desk(true)), MemoryOptions::default().with_queue(1)).await;
+    it.peer.pause_reading();
+    let mut telling: Vec<_> = (0..3)
+        .map(|_| {
+            let session = it.session.clone();
+            ByHand::new(async move { session.roots_changed(soon()).await })
+        })
+        .collect();
+    assert!(telling[0].poll().is_ready(), "there is room for one");
+    it.peer.send(json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})).await;
+    settle().await;
+    assert!(telling[1].poll().is_pending());
+    assert!(telling[2].poll().is_pending(), "whether the server will be told is not known yet");
+    it.peer.resume();
+    settle().await;
+    assert!(telling[1].poll().is_ready());
+    assert!(telling[2].poll().is_ready());
 }
 
 #[tokio::test(start_paused = true)]
