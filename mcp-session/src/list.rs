@@ -18,6 +18,8 @@ pub struct ListLimits {
     pub max_pages: usize,
     /// Most entries; default 10 000.
     pub max_items: usize,
+    /// Most bytes of pages, as they come; default 32 MiB. The page that goes beyond is left out.
+    pub max_bytes: usize,
 }
 
 /// The entries of a list, in the order of the server.
@@ -34,6 +36,9 @@ pub struct Listed<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Truncated {
+    /// Its pages are longer than what is fetched.
+    #[error("the pages of the list have more bytes than the limit")]
+    Bytes,
     /// The time was up.
     #[error("the time was up before the list ended")]
     Deadline,
@@ -54,7 +59,7 @@ impl<T> Default for Listed<T> {
 
 impl Default for ListLimits {
     fn default() -> Self {
-        Self { max_pages: 100, max_items: 10_000 }
+        Self { max_pages: 100, max_items: 10_000, max_bytes: 32 * 1024 * 1024 }
     }
 }
 
@@ -72,6 +77,13 @@ impl ListLimits {
         self.max_items = items;
         self
     }
+
+    /// Sets the most bytes of pages.
+    #[must_use]
+    pub fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
 }
 
 /// Fetches page after page, under one permit if there is one.
@@ -84,7 +96,7 @@ pub(crate) async fn fetch<R: Paginated>(
     let mut options = session.handle.for_whole_list(options);
     let is_gated = permit.is_some();
     let mut pass = permit.map_or(Pass::Session, Pass::GateAndBack);
-    let mut items = Vec::new();
+    let (mut items, mut bytes) = (Vec::new(), 0);
     let mut cursor = None;
     let mut seen = SeenPages::default();
     let listing = (R::METHOD == Method::TOOLS_LIST).then(|| session.tool_headers().begin_listing());
@@ -102,6 +114,10 @@ pub(crate) async fn fetch<R: Paginated>(
             }
             Err(error) => return Err(error),
         };
+        bytes += result.as_bytes().len();
+        if bytes > limits.max_bytes {
+            return Ok(Listed { items, truncated: Some(Truncated::Bytes) });
+        }
         let decoded = result.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))?;
         let (entries, next) = R::split(decoded);
         // A list of one page has nothing to be compared with.

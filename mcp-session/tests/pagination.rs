@@ -142,6 +142,27 @@ async fn f112_a_list_without_end_stops_at_ten_thousand_entries() {
     assert_eq!((listed.items.len(), pages, listed.truncated), (10, 2, Some(Truncated::Items)));
 }
 
+/// Neither their number nor that of their entries is over a limit: a hundred such pages hold 100 MiB.
+#[tokio::test(start_paused = true)]
+async fn f112_a_list_of_long_pages_stops_at_its_bytes() {
+    const MIB: usize = 1024 * 1024;
+    let it = legacy().await;
+    let serving = async {
+        for asked in 0.. {
+            let request = it.peer.expect("tools/list").await;
+            let tool = json!({"name": asked.to_string(), "inputSchema": {}, "description": "x".repeat(MIB)});
+            it.peer.respond(request.id(), json!({"tools": [tool], "nextCursor": asked.to_string()})).await;
+        }
+    };
+    let listed = tokio::select! {
+        listed = list(&it.session, ListLimits::default()) => listed.unwrap(),
+        () = serving => unreachable!(),
+    };
+    assert_eq!(listed.truncated, Some(Truncated::Bytes));
+    assert_eq!(listed.items.len(), 31, "32 MiB hold 31 pages that are a little longer than 1 MiB");
+    assert_quiescent(&it.session);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_of_exactly_the_limit_is_whole() {
     let it = legacy().await;
