@@ -3,8 +3,9 @@ use std::fmt::Display;
 
 use mcp_proto::tasks::Task;
 use mcp_proto::{
-    Cancelled, ElicitationComplete, EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method, Outcome,
-    Payload, Progress, RawJson, RequestId, code, encode_error, encode_result, parse_frame,
+    Cancelled, ElicitationComplete, EnvelopeError, ErrorObject, Frame, LogMessage, Message, Method,
+    OtherMembers, Outcome, Payload, Progress, RawJson, RequestId, code, encode_error, encode_result,
+    parse_frame,
 };
 use mcp_transport::{Broken, Inbound, Outbound, Rejection, Streams};
 use tokio::time::Instant;
@@ -13,8 +14,8 @@ use crate::error::{CallError, ProtocolFault};
 use crate::inbox::ListKind;
 use crate::shared::{Entry, Shared};
 
-/// Most bytes of a progress message that are kept: what is shown of any text.
-const MAX_PROGRESS_TEXT: usize = 8 * 1024;
+/// Most bytes of progress that are kept whole, and of its message: what is shown of any text.
+const MAX_PROGRESS: usize = 8 * 1024;
 
 /// What arrives, sent to where it belongs. Nothing here waits.
 impl Shared {
@@ -298,9 +299,12 @@ impl Shared {
             return;
         };
         // The newest progress of every call is kept until its caller looks.
-        if let Some(message) = &mut progress.message {
-            message.truncate(message.floor_char_boundary(MAX_PROGRESS_TEXT));
-            message.shrink_to_fit();
+        if params.as_bytes().len() > MAX_PROGRESS {
+            (progress.meta, progress.other) = (None, OtherMembers::default());
+            if let Some(message) = &mut progress.message {
+                message.truncate(message.floor_char_boundary(MAX_PROGRESS));
+                message.shrink_to_fit();
+            }
         }
         let RequestId::Number(id) = progress.progress_token else {
             self.counts.ignored_progress.add();

@@ -40,7 +40,10 @@ fn f026_a_flood_of_long_messages_keeps_a_bounded_amount() {
         for round in 0..4 {
             let text = "x".repeat(if round % 2 == 0 { MIB / 3 } else { 2 * MIB });
             let log = json!({"level": "info", "logger": text, "data": text});
-            let progress = json!({"progressToken": token, "progress": round, "message": text});
+            let progress = json!({
+                "progressToken": token, "progress": round, "message": text,
+                "_meta": {"example.com/x": text}, "unknown": text,
+            });
             for (method, params) in
                 [("notifications/message", log), ("notifications/progress", progress), (&text, Value::Null)]
             {
