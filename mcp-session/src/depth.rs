@@ -6,7 +6,7 @@ use mcp_proto::{ErrorObject, code};
 
 /// How deep a handler may be asked: by a server that serves a call which a handler has made that was asked
 /// by a server, and so on.
-const MAX_DEPTH: u8 = 3;
+pub(crate) const MAX_DEPTH: u8 = 3;
 
 thread_local! {
     /// How many handlers the code is inside of that this thread runs right now.
@@ -21,12 +21,13 @@ pub(crate) fn of_this_call() -> u8 {
 /// How deep the handler is that answers a question which belongs to a call; an error if that is too deep.
 pub(crate) fn of_handler(call: u8) -> Result<u8, ErrorObject> {
     if call >= MAX_DEPTH {
-        return Err(ErrorObject::new(
-            code::INTERNAL_ERROR,
-            "this client asks no deeper inside its own handlers",
-        ));
+        return Err(too_deep());
     }
     Ok(call + 1)
+}
+
+pub(crate) fn too_deep() -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, "this client asks no deeper inside its own handlers")
 }
 
 /// Runs a handler: calls that it makes, to whichever server, are `depth` deep. What it has spawned runs

@@ -90,7 +90,8 @@ impl Asker {
 #[non_exhaustive]
 pub struct HandlerLimits {
     /// Requests that are served at once; default 4, at least 1. A legacy server gets an error for a
-    /// further one; a call of the modern era waits.
+    /// further one; a call of the modern era waits. As many more are served that belong to calls which
+    /// handlers have made, at each depth of the three that there can be: none waits for the handler around it.
     pub at_once: usize,
     /// How often a model or a person may be asked in any 60 s; default 10. A legacy server gets an
     /// error for a further request; a call of the modern era ends.

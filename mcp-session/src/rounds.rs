@@ -251,7 +251,7 @@ async fn ask(
     version: Option<ProtocolVersion>,
     depth: u8,
 ) -> Result<RawJson, ErrorObject> {
-    let _place = service.quota.enter().await?;
+    let _place = service.quota.enter(depth).await?;
     let answer = service.answer(request, version, depth).await?;
     RawJson::from_text(answer.as_str())
         .map_err(|error| ErrorObject::new(code::INTERNAL_ERROR, error.to_string()))

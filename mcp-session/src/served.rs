@@ -115,7 +115,7 @@ impl Shared {
         }
         let depth = depth::of_handler(self.depth_of_asking(stream))?;
         // Before it is read: a flood costs no more than being refused, and what cannot be read counts too.
-        let place = service.quota.admit(method)?;
+        let place = service.quota.admit(method, depth)?;
         let request = service.read(method, params)?;
         let mut served = self.served();
         // Meanwhile the answer to a call may have brought another one.

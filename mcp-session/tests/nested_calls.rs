@@ -119,12 +119,40 @@ impl ClientHandler for Recursive {
     }
 }
 
-/// The limit of requests at once would let a fourth one through, and more.
+/// The only place for a question is taken by the handler that the nested call is made in.
+#[tokio::test(start_paused = true)]
+async fn f148_a_nested_question_never_waits_for_the_handler_it_is_asked_inside() {
+    let handler = Arc::new(Recursive::default());
+    let limits = HandlerLimits::default().with_at_once(1);
+    let options =
+        SessionOptions::default().with_handler(Arc::clone(&handler) as _).with_handler_limits(limits);
+    let it = modern_with(options, MemoryOptions::default()).await;
+    handler.server.set(it.session.clone()).unwrap();
+    let began = Instant::now();
+    let calling = tokio::spawn(it.session.call(CallTool::new("any"), CallOptions::default()));
+    let asking = json!({"resultType": "input_required", "inputRequests": {"q": {"method": "roots/list"}}});
+    let serving = async {
+        for _ in 0..2 {
+            let call = it.peer.expect("tools/call").await;
+            it.peer.respond(call.id(), asking.clone()).await;
+        }
+        for _ in 0..3 {
+            let call = it.peer.expect("tools/call").await;
+            it.peer.respond(call.id(), said("done")).await;
+        }
+    };
+    tokio::time::timeout(seconds(1), serving).await.expect("a question waits for the handler around it");
+    calling.await.unwrap().unwrap();
+    assert_eq!((*handler.asked.lock().unwrap(), began.elapsed()), (2, seconds(0)));
+    assert_quiescent(&it.session);
+}
+
+/// One at once is the limit of each depth.
 #[tokio::test(start_paused = true)]
 async fn f121_a_handler_is_asked_three_deep_and_no_deeper() {
     for is_legacy in [true, false] {
         let handler = Arc::new(Recursive::default());
-        let limits = HandlerLimits::default().with_at_once(100);
+        let limits = HandlerLimits::default().with_at_once(1);
         let options =
             SessionOptions::default().with_handler(Arc::clone(&handler) as _).with_handler_limits(limits);
         let it = match is_legacy {
