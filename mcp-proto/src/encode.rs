@@ -1,11 +1,14 @@
 use bytes::Bytes;
 use memchr::memchr2;
 use serde::Serialize;
+use serde::de::IgnoredAny;
 
+use crate::entries::Entries;
 use crate::error::ErrorObject;
 use crate::id::RequestId;
 use crate::input_required::InputAnswers;
 use crate::json::writer::write_json;
+use crate::meta_key;
 use crate::method::Method;
 use crate::payload::{DecodeError, Payload};
 
@@ -49,6 +52,15 @@ impl MetaMembers {
             write_json(&mut self.text, value)
         };
         write().inspect_err(|_| self.text.truncate(length))
+    }
+
+    /// The names of all members, that of the progress token among them.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let text = [b"{", self.text.as_slice(), b"}"].concat();
+        let members: Entries<IgnoredAny> = serde_json::from_slice(&text).unwrap_or_default();
+        let token = self.asks_progress.then(|| meta_key::PROGRESS_TOKEN.to_owned());
+        members.into_iter().map(|(name, _)| name).chain(token).collect()
     }
 
     /// Whether there is nothing to write.

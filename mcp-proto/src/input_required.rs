@@ -103,6 +103,11 @@ impl InputAnswers {
         self.input_responses.get_or_insert_default().insert(key, answer);
     }
 
+    /// Gives back the state that the server has had the call keep, in the place of any other.
+    pub fn give_state(&mut self, state: RawJson) {
+        self.request_state = Some(state);
+    }
+
     /// The requests of `required` that have no answer yet, by their keys.
     #[must_use]
     pub fn lacks<'a>(&self, required: &'a InputRequired) -> Vec<&'a str> {

@@ -94,6 +94,11 @@ impl Agreed {
         Ok(Arc::new(meta))
     }
 
+    /// The members of `_meta` that every call carries, whatever its caller wants to put there.
+    pub(crate) fn meta_names(&self) -> Vec<String> {
+        self.common().names()
+    }
+
     /// What every request carries in `_meta`, without what is a call's alone.
     pub(crate) fn base(&self) -> &MetaMembers {
         &self.base

@@ -295,7 +295,8 @@ impl LiveSession {
         self.session.call_through(request, options, self.permit)
     }
 
-    /// Makes a call whose parameters and result stay undecoded; see [`call`](Self::call).
+    /// Makes a call whose parameters and result stay undecoded; see [`call`](Self::call) and
+    /// [`Session::call_raw`].
     pub fn call_raw(self, method: Method, params: Payload, options: CallOptions) -> RawCall {
         self.session.start_raw(method, &params, options, Pass::Gate(self.permit))
     }

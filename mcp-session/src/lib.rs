@@ -19,6 +19,7 @@ mod pace;
 mod pending;
 mod progress;
 mod quota;
+mod raw_params;
 mod roots;
 mod rounds;
 mod served;

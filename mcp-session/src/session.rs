@@ -22,6 +22,7 @@ use crate::list::{ListLimits, Listed};
 use crate::options::{CallOptions, SessionOptions, TaskMode};
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
+use crate::raw_params::RawParams;
 use crate::rounds::{Rounds, Urls};
 use crate::service::Service;
 use crate::shared::{Entry, Farewell, Shared};
@@ -127,7 +128,16 @@ impl Session {
 
     /// Makes a call whose parameters and result stay undecoded; `params` must be an object.
     ///
+    /// They may have a `_meta`: its members are sent beside those that the session writes, or that `options`
+    /// bring, which count where both have the same name; so the progress token is always our own. Where the
+    /// call may have rounds, `inputResponses` and `requestState` are those of
+    /// [`CallOptions::with_answers`], if there are none in `options`.
+    ///
     /// Otherwise the same as [`call`](Self::call).
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call), and [`CallError::Encode`] if one of these members is no object.
     pub fn call_raw(&self, method: Method, params: Payload, options: CallOptions) -> RawCall {
         self.start_raw(method, &params, options, Pass::Session)
     }
@@ -344,9 +354,7 @@ impl Session {
             Ok(request) => self.start(R::METHOD, &*request, request.mirrored_name(), options, pass),
             Err(lack) => {
                 let why = UnsupportedWhy::Version(lack);
-                let id = self.handle.shared.ids.next();
-                let refused = CallError::Unsupported { method: R::METHOD, why };
-                RawCall::new(Arc::clone(&self.handle), id, R::METHOD, Err(refused))
+                self.refuse(R::METHOD, CallError::Unsupported { method: R::METHOD, why })
             }
         })
     }
@@ -355,15 +363,32 @@ impl Session {
         &self,
         method: Method,
         params: &Payload,
-        options: CallOptions,
+        mut options: CallOptions,
         pass: Pass,
     ) -> RawCall {
-        // A payload is one JSON value already; as a raw value it is copied into the frame as it is.
         let name = self.agreed.raw_name(self.handle.shared.transport.streams(), &method, params);
-        match serde_json::from_str::<&RawValue>(params.as_str()) {
-            Ok(params) => self.start(method, params, name.as_deref(), options, pass),
-            Err(_) => self.start(method, &(), None, options, pass),
+        let RawParams { rest, meta, answers } = match RawParams::read(params, self.agreed.has_rounds(&method))
+        {
+            Ok(read) => read,
+            Err(error) => return self.refuse(method, CallError::Encode(error)),
+        };
+        options.answers = options.answers.or(answers.map(Box::new));
+        if !meta.is_empty() {
+            let mut written = self.agreed.meta_names();
+            written.extend(options.meta.iter().map(|(key, _)| key.clone()));
+            options.meta.extend(meta.into_iter().filter(|(key, _)| !written.contains(key)));
         }
+        // A payload is one JSON value already; as a raw value it is copied into the frame as it is.
+        match (rest, serde_json::from_str::<&RawValue>(params.as_str())) {
+            (Some(rest), _) => self.start(method, &rest, name.as_deref(), options, pass),
+            (None, Ok(params)) => self.start(method, params, name.as_deref(), options, pass),
+            (None, Err(_)) => self.start(method, &(), None, options, pass),
+        }
+    }
+
+    /// A call that ends at once.
+    fn refuse(&self, method: Method, error: CallError) -> RawCall {
+        RawCall::new(Arc::clone(&self.handle), self.handle.shared.ids.next(), method, Err(error))
     }
 
     /// Writes a request; `name` is what the header `Mcp-Name` mirrors, where there is one.

@@ -22,6 +22,7 @@ use mcp_session::{
 };
 use mcp_transport::testing::MemoryOptions;
 use serde_json::json;
+use support::desk::Desk;
 use support::*;
 use tokio::time::Instant;
 
@@ -192,6 +193,55 @@ async fn a_raw_call_passes_parameters_and_result_on_as_they_are() {
     let inner = text.strip_suffix('}').unwrap();
     let meta = r#""_meta":{"example.com/trace":"t1","progressToken":2}"#;
     assert!(sent.contains(&format!(r#""params":{inner},{meta}}}"#)), "{sent}");
+}
+
+/// As a proxy passes on what it was given.
+#[tokio::test(start_paused = true)]
+async fn a_raw_call_never_writes_a_member_twice() {
+    const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    for it in [legacy().await, modern().await] {
+        let params = json!({
+            "_meta": {"traceparent": "t", "example.com/a": "theirs", "progressToken": "theirs", VERSION: "theirs"},
+            "inputResponses": {"q": 1},
+            "requestState": "s1",
+            "name": "tool",
+        });
+        let options =
+            CallOptions::default().with_meta("example.com/a", "ours").unwrap().with_rounds_by_hand();
+        let params = Payload::encode(&params).unwrap();
+        let _call = tokio::spawn(it.session.call_raw(Method::TOOLS_CALL, params, options));
+        let request = it.peer.expect("tools/call").await;
+        let text = String::from_utf8(request.frame.to_vec()).unwrap();
+        for name in ["_meta", "traceparent", "example.com/a", "progressToken", VERSION, "inputResponses"] {
+            assert_eq!(text.matches(&format!("\"{name}\":")).count(), 1, "{text}");
+        }
+        let (params, meta) = (request.params(), &request.params()["_meta"]);
+        assert_eq!((&meta["traceparent"], &meta["example.com/a"]), (&json!("t"), &json!("ours")));
+        assert_eq!(meta["progressToken"], request.value["id"], "ours");
+        let is_modern = meta[VERSION] == "2026-07-28";
+        assert!(is_modern || meta[VERSION] == "theirs", "{text}");
+        assert_eq!((&params["inputResponses"]["q"], &params["requestState"]), (&json!(1), &json!("s1")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answers_in_a_raw_call_give_way_to_those_of_its_next_round() {
+    let it =
+        modern_with(SessionOptions::default().with_handler(Desk::new() as _), MemoryOptions::default()).await;
+    let params = json!({"name": "tool", "inputResponses": {"a": 1}, "requestState": "s1"});
+    let params = Payload::encode(&params).unwrap();
+    let _call = tokio::spawn(it.session.call_raw(Method::TOOLS_CALL, params, CallOptions::default()));
+    let first = it.peer.expect("tools/call").await;
+    let asked = json!({"b": {"method": "roots/list"}});
+    let more = json!({"resultType": "input_required", "inputRequests": asked, "requestState": "s2"});
+    it.peer.respond(first.id(), more).await;
+    let second = it.peer.expect("tools/call").await;
+    let text = String::from_utf8(second.frame.to_vec()).unwrap();
+    for name in ["inputResponses", "requestState"] {
+        assert_eq!(text.matches(name).count(), 1, "{text}");
+    }
+    assert_eq!(second.params()["requestState"], "s2");
+    assert!(second.params()["inputResponses"]["b"]["roots"].is_array());
 }
 
 #[tokio::test(start_paused = true)]
