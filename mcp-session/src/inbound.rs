@@ -127,9 +127,11 @@ impl Shared {
     fn on_reply(&self, id: &RequestId, outcome: Outcome) {
         let outcome = self.without_secrets(outcome);
         let RequestId::Number(number) = *id else { return self.on_unknown_reply(id) };
-        let taken = self.table().remove(number);
+        let taken = self.table().remove_if(number, Entry::may_be_answered);
         match taken {
             Some(entry) => self.answer(entry, outcome.map_err(CallError::Peer)),
+            // Ahead of its request, as an id that was not issued yet.
+            None if self.table().get(number).is_some() => self.on_unknown_reply(id),
             None if (self.first_id..self.ids.upcoming()).contains(&number) => {
                 self.counts.late_replies.add();
                 tracing::debug!(request_id = number, "answer to a call that has ended");
@@ -214,7 +216,7 @@ impl Shared {
     /// Ends a call with an error, if it has not ended yet.
     fn end_call(&self, id: &RequestId, error: CallError) {
         let RequestId::Number(number) = *id else { return };
-        let taken = self.table().remove(number);
+        let taken = self.table().remove_if(number, Entry::may_be_answered);
         if let Some(entry) = taken {
             self.answer(entry, Err(error));
             self.end_stream(id);

@@ -137,6 +137,11 @@ impl<T> PendingTable<T> {
         Some(pending.value)
     }
 
+    /// Takes a call out if it is `wanted`.
+    pub(crate) fn remove_if(&mut self, id: i64, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        if self.get(id).is_some_and(wanted) { self.remove(id) } else { None }
+    }
+
     /// Takes the deadline from a request that lives until somebody ends it.
     pub(crate) fn never_expire(&mut self, id: i64) {
         self.change(id, |patience| {

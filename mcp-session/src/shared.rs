@@ -102,7 +102,12 @@ impl Entry {
 
     /// Whether the server owes it an answer that ends it.
     pub(crate) fn is_owed(&self) -> bool {
-        matches!(self.role, Role::Call)
+        matches!(self.role, Role::Call) && self.may_be_answered()
+    }
+
+    /// Whether its request may have left: an answer that comes before is none.
+    pub(crate) fn may_be_answered(&self) -> bool {
+        self.slot.is_tried()
     }
 }
 
@@ -217,7 +222,8 @@ impl Shared {
         slot.end(Ended { result, kept });
     }
 
-    /// Takes the place of the next round of a call, or of the next page of a list. If the session has ended, so has the round.
+    /// Takes the place of the next round of a call, or of the next page of a list. If the session has ended,
+    /// so has the round.
     pub(crate) fn next_round(
         &self,
         permit: Option<Permit>,

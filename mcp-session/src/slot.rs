@@ -1,5 +1,6 @@
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -22,13 +23,16 @@ use crate::task::{TaskPlace, TaskToken};
 ///      └──────────┴─────────┴─────▶ over    given up, or ended: a request that comes now is dropped
 /// ```
 ///
-/// No other lock is taken while a slot is locked.
-pub(crate) struct Slot(Mutex<State>);
+/// While a slot is locked, the transport takes its own locks, and a provider of authorization may run: so the
+/// table is never locked under a slot, and nobody may end the session from there.
+pub(crate) struct Slot {
+    /// Whether the transport has been given the request, and may have sent it. Changed under the lock.
+    is_tried: AtomicBool,
+    state: Mutex<State>,
+}
 
 struct State {
     outgoing: Outgoing,
-    /// Whether the transport has been given the request to look at.
-    is_tried: bool,
     ended: Option<Ended>,
     /// The newest progress that the caller has not seen.
     progress: Option<Progress>,
@@ -130,14 +134,13 @@ impl Slot {
     }
 
     fn with(outgoing: Outgoing) -> Self {
-        Self(Mutex::new(State {
-            outgoing,
-            is_tried: false,
-            ended: None,
-            progress: None,
-            reached: None,
-            waker: None,
-        }))
+        let state = State { outgoing, ended: None, progress: None, reached: None, waker: None };
+        Self { is_tried: AtomicBool::new(false), state: Mutex::new(state) }
+    }
+
+    /// Whether the server may have seen the request, and can have answered it.
+    pub(crate) fn is_tried(&self) -> bool {
+        self.is_tried.load(Ordering::Acquire)
     }
 
     /// Hands in the request that was awaited. Too late if the call was given up or has ended: then it is
@@ -160,7 +163,7 @@ impl Slot {
     pub(crate) fn stop_sending(&self) -> Tried {
         let mut state = self.lock();
         let outgoing = state.outgoing.take();
-        let tried = if state.is_tried { Tried::Yes } else { Tried::No };
+        let tried = if self.is_tried() { Tried::Yes } else { Tried::No };
         drop(state);
         drop(outgoing);
         tried
@@ -232,19 +235,19 @@ impl Slot {
         if let Outgoing::Awaited | Outgoing::Over = state.outgoing {
             return Poll::Pending;
         }
-        state.is_tried = true;
+        self.is_tried.store(true, Ordering::Release);
         // Out of the slot while it is polled: a send that panics is gone, not half alive.
         let mut sending = match state.outgoing.take() {
             Outgoing::Begun(sending) => sending,
             Outgoing::Ready(request) => match transport.try_send(request) {
                 Ok(Some(request)) => begin(transport, request),
                 Ok(None) => return Poll::Ready(Found::Sent(Ok(Sent::Queued))),
-                Err(error) => return Poll::Ready(Found::Sent(Err(error))),
+                Err(error) => return Poll::Ready(self.on_sent(Err(error))),
             },
             Outgoing::Awaited | Outgoing::Over => return Poll::Pending,
         };
         match sending.as_mut().poll(cx) {
-            Poll::Ready(sent) => Poll::Ready(Found::Sent(sent)),
+            Poll::Ready(sent) => Poll::Ready(self.on_sent(sent)),
             Poll::Pending => {
                 state.outgoing = Outgoing::Begun(sending);
                 Poll::Pending
@@ -252,9 +255,18 @@ impl Slot {
         }
     }
 
+    /// The transport is done with the request. If it has not taken it, that is noted before the slot is free:
+    /// somebody else may end the call before its poll does.
+    fn on_sent(&self, sent: Result<Sent, SendError>) -> Found {
+        if let Err(SendError::Closed(_) | SendError::TooLarge { .. }) = sent {
+            self.is_tried.store(false, Ordering::Release);
+        }
+        Found::Sent(sent)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing is left half-done inside these locks, so a panic elsewhere does not matter here.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -283,7 +295,7 @@ mod tests {
     use async_trait::async_trait;
     use bytes::Bytes;
     use mcp_proto::RequestId;
-    use mcp_transport::{Abandoned, CloseReport, Dispatch, Ending, Full, Streams};
+    use mcp_transport::{Abandoned, CloseReason, CloseReport, Closed, Dispatch, Ending, Full, Streams};
     use tokio::time::Instant;
 
     use super::*;
@@ -294,6 +306,8 @@ mod tests {
         Panic,
         Queue,
         QueueAtOnce,
+        Refuse,
+        RefuseAtOnce,
         Wait,
     }
 
@@ -306,13 +320,18 @@ mod tests {
         async fn send(&self, _: Outbound) -> Result<Sent, SendError> {
             match self {
                 Self::Queue | Self::QueueAtOnce => Ok(Sent::Queued),
+                Self::Refuse | Self::RefuseAtOnce => Err(closed()),
                 Self::Wait => std::future::pending().await,
                 Self::Panic => panic!("the transport has seen the request"),
             }
         }
 
         fn try_send(&self, request: Outbound) -> Result<Option<Outbound>, SendError> {
-            Ok(Some(request).filter(|_| !matches!(self, Self::QueueAtOnce)))
+            match self {
+                Self::QueueAtOnce => Ok(None),
+                Self::RefuseAtOnce => Err(closed()),
+                _ => Ok(Some(request)),
+            }
         }
 
         fn post(&self, _: Outbound) -> Result<(), Full> {
@@ -326,6 +345,10 @@ mod tests {
         async fn close(&self, _: Instant) -> CloseReport {
             CloseReport::new(Ending::Abandoned, None, Duration::ZERO)
         }
+    }
+
+    fn closed() -> SendError {
+        SendError::Closed(Closed::new(CloseReason::EndOfStream, ""))
     }
 
     fn request() -> Outbound {
@@ -353,6 +376,16 @@ mod tests {
             assert!(matches!(poll(&slot, does), Poll::Ready(Found::Sent(Ok(Sent::Queued)))));
             assert!(poll(&slot, Does::Panic).is_pending(), "it is sent once");
             assert_eq!(slot.stop_sending(), Tried::Yes);
+        }
+    }
+
+    /// The slot is unlocked before the call is ended for it: somebody else may be faster.
+    #[test]
+    fn a_send_that_was_refused_is_known_not_to_have_left() {
+        for does in [Does::Refuse, Does::RefuseAtOnce] {
+            let slot = Slot::new(request());
+            assert!(matches!(poll(&slot, does), Poll::Ready(Found::Sent(Err(SendError::Closed(_))))));
+            assert_eq!(slot.stop_sending(), Tried::No);
         }
     }
 

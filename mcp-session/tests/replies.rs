@@ -10,14 +10,17 @@
 
 mod support;
 
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::task::Poll;
 
-use mcp_proto::{CallTool, CallToolResult, Redactor, RequestId};
-use mcp_session::{Call, CallError, CallOptions, CallOutcome, ProtocolFault, Session};
+use mcp_proto::{CallTool, CallToolResult, ListTools, Redactor, RequestId};
+use mcp_session::{Call, CallError, CallOptions, CallOutcome, Gate, ListLimits, ProtocolFault, Session};
 use mcp_session::{SessionOptions, UnsupportedWhy};
 use mcp_transport::testing::{MemoryOptions, Received};
 use mcp_transport::{Broken, BrokenWhy};
 use serde_json::{Value, json};
+use support::desk::{Desk, form};
 use support::*;
 use tokio::task::JoinHandle;
 
@@ -76,6 +79,55 @@ async fn f096_replies_sent_ahead_are_never_kept_for_later() {
     let counters = it.session.counters();
     // The ids of the handshake were issued, all others were not.
     assert_eq!((counters.late_replies, counters.unknown_replies), (1, 999));
+}
+
+/// The id of the next round is issued with the answer to the first, and can be guessed.
+#[tokio::test(start_paused = true)]
+async fn f096_an_answer_to_a_round_that_was_not_sent_yet_is_dropped() {
+    let desk = Desk::new();
+    let it =
+        modern_with(SessionOptions::default().with_handler(Arc::clone(&desk) as _), Default::default()).await;
+    let (call, first) = started(&it).await;
+    let RequestId::Number(id) = first.id() else { panic!("our ids are numbers") };
+    let asked = json!({"q": {"method": "elicitation/create", "params": form("wait")}});
+    it.peer.respond(id, json!({"resultType": "input_required", "inputRequests": asked})).await;
+    it.peer.respond(id + 1, said("ahead")).await;
+    // F99: the server owes no answer now.
+    it.peer.send(json!({"jsonrpc": "2.0", "error": {"code": -32603, "message": "whose?"}})).await;
+    it.peer.send(json!({"jsonrpc": "2.0", "id": id + 1, "result": {}, "error": {}})).await;
+    settle().await;
+    assert_eq!(it.session.counters().unknown_replies, 2);
+    desk.let_go(1);
+    let second = it.peer.expect("tools/call").await;
+    assert_eq!(second.id(), RequestId::Number(id + 1));
+    it.peer.respond(second.id(), said("asked")).await;
+    assert_eq!(text(&call.await.unwrap().unwrap()), "asked");
+    assert_next_call_works(&it).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f096_an_answer_to_a_page_that_was_not_asked_for_yet_is_dropped() {
+    let it = legacy().await;
+    let gate = Gate::alone(it.session.clone(), NonZeroUsize::MIN, 0);
+    let live = gate.enter(soon()).await.unwrap();
+    let mut listing = ByHand::new(live.list::<ListTools>(CallOptions::default(), ListLimits::default()));
+    assert!(listing.poll().is_pending());
+    let first = it.peer.expect("tools/list").await;
+    let RequestId::Number(id) = first.id() else { panic!("our ids are numbers") };
+    let page = |name: &str| json!({"tools": [{"name": name, "inputSchema": {}}]});
+    let mut more = page("a");
+    more["nextCursor"] = json!("2");
+    it.peer.respond(id, more).await;
+    it.peer.respond(id + 1, page("ahead")).await;
+    settle().await;
+    assert!(listing.poll().is_pending(), "the next page is asked for");
+    let second = it.peer.expect("tools/list").await;
+    it.peer.respond(second.id(), page("b")).await;
+    settle().await;
+    let Poll::Ready(listed) = listing.poll() else { panic!("not over") };
+    let names: Vec<_> = listed.unwrap().items.into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_gate_quiescent(&gate);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,13 +10,14 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_proto::{CallTool, RequestId};
 use mcp_session::{CallError, CallOptions, CallOutcome, Gate, SessionOptions};
+use mcp_transport::Dispatch;
 use mcp_transport::testing::MemoryOptions;
 use support::*;
 use tokio::task::JoinSet;
@@ -42,12 +43,12 @@ async fn f131_f127_replies_deadlines_drops_and_swaps_at_once_leave_one_outcome_e
         calls.spawn(async move {
             let Ok(live) = gate.enter(Instant::now() + seconds(60)).await else { return None };
             let options = CallOptions::default().with_timeout(Duration::from_micros(number * 7919 % 3000));
-            let call = live.call(CallTool::new("x"), options);
+            let call = live.call(CallTool::new(number.to_string()), options);
             if number % 5 == 0 {
                 let patience = Duration::from_micros(number * 104_729 % 3000);
-                return tokio::time::timeout(patience, call).await.ok();
+                return tokio::time::timeout(patience, call).await.ok().map(|outcome| (number, outcome));
             }
-            Some(call.await)
+            Some((number, call.await))
         });
     }
     let mut servers = JoinSet::new();
@@ -55,11 +56,12 @@ async fn f131_f127_replies_deadlines_drops_and_swaps_at_once_leave_one_outcome_e
     for it in generations {
         sessions.push(it.session.clone());
         servers.spawn(async move {
-            let (mut requests, mut cancels) = (BTreeSet::new(), Vec::new());
+            let (mut requests, mut cancels) = (BTreeMap::new(), Vec::new());
             while let Some(frame) = it.peer.next().await {
                 match frame.request_id() {
                     Some(RequestId::Number(id)) => {
-                        assert!(requests.insert(id), "a request came twice");
+                        let number: u64 = frame.params()["name"].as_str().unwrap().parse().unwrap();
+                        assert!(requests.insert(id, number).is_none(), "a request came twice");
                         it.peer.respond(id, said("x")).await;
                     }
                     _ => cancels.push(frame.params()["requestId"].as_i64().unwrap()),
@@ -77,27 +79,35 @@ async fn f131_f127_replies_deadlines_drops_and_swaps_at_once_leave_one_outcome_e
 
     let outcomes = calls.join_all().await;
     assert_gate_quiescent(&gate);
-    let mut sent_for_certain = 0;
-    for outcome in outcomes.into_iter().flatten() {
+    let (mut answered, mut unsent) = (BTreeSet::new(), BTreeSet::new());
+    for (number, outcome) in outcomes.into_iter().flatten() {
         match outcome {
-            Ok(_) => sent_for_certain += 1,
-            Err(CallError::Timeout { .. }) => {}
-            Err(error) => assert_eq!(error.outcome(), CallOutcome::NotSent, "{error:?}"),
+            Ok(_) => {
+                answered.insert(number);
+            }
+            Err(CallError::Timeout { dispatch: Dispatch::MayHaveLeft, .. }) => {}
+            Err(error) => {
+                assert_eq!(error.outcome(), CallOutcome::NotSent, "{error:?}");
+                unsent.insert(number);
+            }
         }
     }
-    assert!(sent_for_certain > 0, "some calls must have been answered");
+    assert!(!answered.is_empty(), "some calls must have been answered");
     let mut told = 0;
     for session in &sessions {
         assert_quiescent(session);
         told += session.counters().cancels_sent;
         session.close(soon()).await;
     }
-    let mut heard = 0;
+    let (mut heard, mut came) = (0, BTreeSet::new());
     for (requests, cancels) in servers.join_all().await {
         let once: BTreeSet<i64> = cancels.iter().copied().collect();
         assert_eq!(once.len(), cancels.len(), "a request was cancelled twice");
-        assert!(once.is_subset(&requests), "a request was cancelled that never came");
+        assert!(once.iter().all(|id| requests.contains_key(id)), "a request was cancelled that never came");
+        came.extend(requests.into_values());
         heard += cancels.len() as u64;
     }
     assert_eq!(told, heard);
+    assert!(came.is_superset(&answered), "answered, but never asked");
+    assert!(came.is_disjoint(&unsent), "said to be unsent, but it came");
 }
