@@ -245,12 +245,7 @@ impl RawCall {
         };
         let is_taken = call.rounds.as_ref().is_some_and(|rounds| rounds.tasks() == TaskMode::ByHand);
         let end = match reply {
-            Ok(Reply::Complete(result) | Reply::Task(result, _)) if is_taken => {
-                if let Kept::Task(place) = &kept {
-                    place.settle();
-                }
-                Ok((result, kept))
-            }
+            Ok(Reply::Complete(result) | Reply::Task(result, _)) if is_taken => Ok((result, kept)),
             Ok(Reply::Complete(result)) => Ok((result, kept)),
             Ok(Reply::Task(_, task)) => {
                 self.follow(call, *task, kept);

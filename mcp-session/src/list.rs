@@ -142,7 +142,7 @@ pub(crate) async fn fetch<R: Paginated>(
             None => Pass::Again,
             Some(place) => match place.take_permit() {
                 Some(permit) => Pass::GateAndBack(permit),
-                None => match place.ended(&session.handle.shared.transport).await {
+                None => match place.slot.ended(&session.handle.shared.transport).await {
                     error if error.is_timeout() => {
                         return Ok(Listed { items, truncated: Some(Truncated::Deadline) });
                     }

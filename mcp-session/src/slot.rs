@@ -1,13 +1,14 @@
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use mcp_proto::{Payload, Progress};
 use mcp_transport::{Outbound, SendError, Sent, Transport};
 
-use crate::error::CallError;
+use crate::error::{CallError, ProtocolFault};
 use crate::gate::Permit;
 use crate::next_round::NextRound;
 use crate::task::{TaskPlace, TaskToken};
@@ -253,6 +254,19 @@ impl Slot {
                 Poll::Pending
             }
         }
+    }
+
+    /// Waits for the end of a call that sends nothing more and that somebody else has ended: for moments.
+    pub(crate) async fn ended(&self, transport: &Arc<dyn Transport>) -> CallError {
+        poll_fn(|cx| {
+            loop {
+                if let Found::Ended(ended) = ready!(self.poll(transport, cx, Show::Nothing)) {
+                    let error = ended.result.err();
+                    return Poll::Ready(error.unwrap_or(CallError::Protocol(ProtocolFault::NoAnswer)));
+                }
+            }
+        })
+        .await
     }
 
     /// The transport is done with the request. If it has not taken it, that is noted before the slot is free:

@@ -239,6 +239,34 @@ async fn s100_a_server_that_does_not_take_the_cancel_of_a_task_loses_its_connect
     }
 }
 
+/// The task was there before anybody looked, and is cancelled: that is no task to hand out.
+#[tokio::test(start_paused = true)]
+async fn s100_a_task_that_was_cancelled_before_it_was_seen_is_not_handed_out() {
+    for by in ["deadline", "close", "loss"] {
+        let it = modern_with_tasks(SessionOptions::default()).await;
+        let options = CallOptions::default().with_timeout(seconds(5));
+        let mut starting = ByHand::new(it.session.start_task(CallTool::new("t"), options));
+        assert!(starting.poll().is_pending());
+        become_task(&it, json!({})).await;
+        settle().await;
+        match by {
+            "deadline" => tokio::time::sleep(seconds(301)).await,
+            "close" => {
+                it.session.close(soon()).await;
+            }
+            _ => it.peer.close(CloseReason::EndOfStream),
+        }
+        settle().await;
+        let std::task::Poll::Ready(started) = starting.poll() else { panic!("not over") };
+        match by {
+            "deadline" => assert!(started.unwrap_err().is_timeout()),
+            "close" => assert!(started.unwrap_err().is_session_gone()),
+            _ => assert!(matches!(started, Ok(StartedTask::Running(_))), "it goes on"),
+        }
+        assert_eq!(task_cancels(&it.peer), usize::from(by != "loss"), "{by}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn s100_a_dropped_call_cancels_its_task_once_at_every_moment() {
     // Dropped before its answer was looked at, while it waits, and while a question is under way.

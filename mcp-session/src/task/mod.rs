@@ -21,6 +21,7 @@ use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::LiveSession;
 use crate::options::{CallOptions, ProgressHandler, TaskMode};
 use crate::session::Session;
+use crate::slot::Kept;
 use crate::task::interest::Interest;
 
 pub(crate) use follow::{FollowEnd, Following, follow};
@@ -150,6 +151,9 @@ impl Session {
             for_version(&call, self.peer().version).map_err(|lack| refuse(UnsupportedWhy::Version(lack)))?;
         let mut call = self.start(Method::TOOLS_CALL, &*call, Some(&call.name), options, pass);
         let (result, kept) = poll_fn(|cx| call.poll_answer(cx)).await?;
+        if let Kept::Task(place) = &kept {
+            place.hand_over(&self.handle.shared.transport).await?;
+        }
         match self.agreed().task_in(&result) {
             Some(task) => Ok(StartedTask::Running(TaskHandle {
                 session: self.clone(),

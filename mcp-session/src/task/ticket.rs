@@ -2,10 +2,11 @@ use std::sync::Arc;
 
 use mcp_proto::tasks::{CancelTask, Task};
 use mcp_proto::{Request as _, RequestId, encode_request};
-use mcp_transport::{Outbound, Transport};
+use mcp_transport::{CloseReason, Outbound, Transport};
 
 use crate::counters::Count;
 use crate::era::Agreed;
+use crate::error::CallError;
 use crate::shared::Table;
 use crate::slot::Slot;
 use crate::task::TaskToken;
@@ -89,6 +90,18 @@ impl TaskPlace {
             entry.role.settle();
             true
         })
+    }
+
+    /// Frees the place and lets the task be, for whoever takes it. An error if it was cancelled before, when
+    /// the call was ended; a task whose connection was lost is not.
+    pub(crate) async fn hand_over(&self, transport: &Arc<dyn Transport>) -> Result<(), CallError> {
+        if self.settle() {
+            return Ok(());
+        }
+        match self.slot.ended(transport).await {
+            CallError::SessionGone { closed, .. } if *closed.reason() != CloseReason::Local => Ok(()),
+            error => Err(error.of_later_round()),
+        }
     }
 
     /// Frees the place and cancels the task, unless that was done before.
