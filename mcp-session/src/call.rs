@@ -497,7 +497,15 @@ impl InFlight {
         loop {
             let show = self.progress.as_ref().map_or(Show::Nothing, ProgressLane::show);
             match (self.slot.poll(&shared.transport, cx, show), &mut self.progress) {
-                (Poll::Ready(Found::Ended(ended)), _) => return Poll::Ready(ended),
+                (Poll::Ready(Found::Ended(ended)), lane) => {
+                    // What came before the end is shown before it, however soon after the one before.
+                    if let Some(lane) = lane
+                        && let Some(progress) = self.slot.take_progress()
+                    {
+                        lane.deliver(progress);
+                    }
+                    return Poll::Ready(ended);
+                }
                 (Poll::Ready(Found::Sent(sent)), _) => on_sent(sent, shared, id),
                 (Poll::Ready(Found::Progress(progress)), Some(lane)) => lane.deliver(progress),
                 (Poll::Ready(Found::Progress(_)), None) => {}

@@ -28,8 +28,9 @@ impl ProgressLane {
     }
 
     pub(crate) fn deliver(&mut self, progress: Progress) {
-        self.next = Some(Instant::now() + SPACING);
         (self.handler)(progress);
+        // Counted from here: a handler slower than that would be called again and again in one poll.
+        self.next = Some(Instant::now() + SPACING);
     }
 
     /// Whether progress may be delivered now.

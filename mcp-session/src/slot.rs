@@ -208,6 +208,11 @@ impl Slot {
         self.lock().reached
     }
 
+    /// The progress that waits to be seen.
+    pub(crate) fn take_progress(&self) -> Option<Progress> {
+        self.lock().progress.take()
+    }
+
     /// Whether progress waits to be seen.
     pub(crate) fn has_progress(&self) -> bool {
         self.lock().progress.is_some()

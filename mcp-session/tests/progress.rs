@@ -177,6 +177,54 @@ async fn progress_that_comes_together_with_the_answer_is_shown_first() {
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
+/// The end does not wait for the time between two deliveries, nor is the last of them lost.
+#[tokio::test(start_paused = true)]
+async fn f108_the_last_progress_is_shown_before_the_answer_however_soon_it_comes() {
+    let it = legacy().await;
+    let (call, seen) = watched(&it.session, CallOptions::default());
+    let server = async {
+        let request = it.peer.expect("tools/call").await;
+        report(&it.peer, &request.value["id"], 50.0).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        report(&it.peer, &request.value["id"], 100.0).await;
+        it.peer.respond(request.id(), said("x")).await;
+    };
+    let (result, ()) = tokio::join!(call, server);
+    result.unwrap();
+    let seen: Vec<f64> = seen.lock().unwrap().iter().map(|(_, progress)| *progress).collect();
+    assert_eq!(seen, [50.0, 100.0]);
+}
+
+/// On a real clock, with the driver on another thread: each time that the handler is done, more has come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_progress_handler_leaves_the_task_of_its_caller_in_a_poll() {
+    let it = legacy().await;
+    let shown = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let options = CallOptions::default().with_progress({
+        let shown = Arc::clone(&shown);
+        move |_| {
+            shown.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(60));
+        }
+    });
+    let call = it.session.call(CallTool::new("slow"), options);
+    let calling = tokio::spawn(async move {
+        let began = Instant::now();
+        let ended = tokio::time::timeout(Duration::from_millis(300), call).await;
+        (ended.is_err(), began.elapsed())
+    });
+    let request = it.peer.expect("tools/call").await;
+    let mut value = 0.0;
+    while !calling.is_finished() && value < 1_000_000.0 {
+        value += 1.0;
+        report(&it.peer, &request.value["id"], value).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (is_out_of_time, elapsed) = calling.await.unwrap();
+    assert!(is_out_of_time && elapsed < seconds(5), "{elapsed:?}");
+    assert!(shown.load(std::sync::atomic::Ordering::SeqCst) > 1, "it was shown, and again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn f145_a_panic_in_a_progress_handler_is_the_callers_alone() {
     let it = legacy().await;
