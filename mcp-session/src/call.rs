@@ -94,7 +94,7 @@ enum State {
     Ready(Start),
     InFlight(InFlight),
     /// As in flight, with nothing to send before the input is there.
-    Gathering(InFlight, Gathering),
+    Gathering(InFlight),
     /// The server has answered with a task.
     Task(Box<FollowedTask>),
     Done,
@@ -188,9 +188,9 @@ impl RawCall {
     pub(crate) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Payload, Kept), CallError>> {
         self.begin()?;
         loop {
-            let (call, gathering) = match &mut self.state {
-                State::InFlight(call) => (call, None),
-                State::Gathering(call, gathering) => (call, Some(gathering)),
+            let (call, is_gathering) = match &mut self.state {
+                State::InFlight(call) => (call, false),
+                State::Gathering(call) => (call, true),
                 State::Task(task) => {
                     let result = ready!(task.poll(&self.handle.shared.transport, cx));
                     self.state = State::Done;
@@ -205,8 +205,10 @@ impl RawCall {
                     None => continue,
                 }
             }
-            let Some(gathering) = gathering else { return Poll::Pending };
-            let answers = ready!(gathering.as_mut().poll(cx));
+            if !is_gathering {
+                return Poll::Pending;
+            }
+            let answers = ready!(call.slot.poll_gathering(cx));
             if let Err(error) = answers.and_then(|answers| self.send_again(&answers)) {
                 return Poll::Ready(Err(self.give_in(error)));
             }
@@ -229,7 +231,7 @@ impl RawCall {
 
     /// What the end of a request means for the call; `None` if a further round has begun.
     fn on_ended(&mut self, ended: Ended) -> Option<Result<(Payload, Kept), CallError>> {
-        let (State::InFlight(call) | State::Gathering(call, _)) =
+        let (State::InFlight(call) | State::Gathering(call)) =
             std::mem::replace(&mut self.state, State::Done)
         else {
             return None;
@@ -305,8 +307,9 @@ impl RawCall {
         };
         self.id = place.id;
         let slot = Arc::clone(&place.slot);
+        slot.gather(gathering);
         let call = InFlight { slot, progress, rounds: Some(rounds), origin, _place: Some(place) };
-        self.state = State::Gathering(call, gathering);
+        self.state = State::Gathering(call);
     }
 
     /// Goes over to the place of a task, and follows it from there.
@@ -331,7 +334,7 @@ impl RawCall {
 
     /// Sends the request once more, with what the server has asked for.
     fn send_again(&mut self, answers: &InputAnswers) -> Result<(), CallError> {
-        let State::Gathering(InFlight { slot, rounds: Some(rounds), .. }, _) = &self.state else {
+        let State::Gathering(InFlight { slot, rounds: Some(rounds), .. }) = &self.state else {
             return Ok(());
         };
         let shared = &self.handle.shared;
@@ -343,7 +346,7 @@ impl RawCall {
         slot.send(request);
         let timer = shared.table().resume(self.id, Instant::now());
         shared.wake_driver(timer);
-        if let State::Gathering(call, _) = std::mem::replace(&mut self.state, State::Done) {
+        if let State::Gathering(call) = std::mem::replace(&mut self.state, State::Done) {
             self.state = State::InFlight(call);
         }
         Ok(())
@@ -353,7 +356,7 @@ impl RawCall {
     fn give_in(&mut self, error: CallError) -> CallError {
         // With its place. Somebody else may have ended it a moment before; it ends once, here.
         match std::mem::replace(&mut self.state, State::Done) {
-            State::Gathering(call, _) => explained(call.rounds.as_deref(), error),
+            State::Gathering(call) => explained(call.rounds.as_deref(), error),
             _ => error,
         }
     }
@@ -377,7 +380,7 @@ impl Future for RawCall {
 
 impl Drop for RawCall {
     fn drop(&mut self) {
-        if !matches!(self.state, State::InFlight(_) | State::Gathering(..)) {
+        if !matches!(self.state, State::InFlight(_) | State::Gathering(_)) {
             return;
         }
         // Whoever takes the entry out ends the call; if somebody else has, there is nothing to do.

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
-use mcp_proto::{Payload, Progress};
+use mcp_proto::{InputAnswers, Payload, Progress};
 use mcp_transport::{Outbound, SendError, Sent, Transport};
 
 use crate::error::{CallError, ProtocolFault};
 use crate::gate::Permit;
 use crate::next_round::NextRound;
+use crate::rounds::Gathering;
 use crate::task::{TaskPlace, TaskToken};
 
 /// Where one call meets whoever ends it.
@@ -44,8 +45,8 @@ struct State {
 
 /// What has become of the request of a call.
 enum Outgoing {
-    /// It comes later, if the call is not given up before.
-    Awaited,
+    /// It comes later, if the call is not given up before: once what it needs is gathered.
+    Awaited(Option<Gathering>),
     /// The transport is at work on it.
     Begun(Sending),
     /// Nothing is sent any more.
@@ -131,7 +132,7 @@ impl Slot {
 
     /// The slot of a call that is sent later, see [`send`](Self::send).
     pub(crate) fn awaiting() -> Self {
-        Self::with(Outgoing::Awaited)
+        Self::with(Outgoing::Awaited(None))
     }
 
     fn with(outgoing: Outgoing) -> Self {
@@ -144,11 +145,37 @@ impl Slot {
         self.is_tried.load(Ordering::Acquire)
     }
 
+    /// Takes in what is gathered for the request that is awaited, unless the call has ended. Whoever ends the
+    /// call drops it, and with it the handlers that it runs, also if nobody polls the call.
+    pub(crate) fn gather(&self, gathering: Gathering) {
+        let mut state = self.lock();
+        let late = match &mut state.outgoing {
+            Outgoing::Awaited(place) => place.replace(gathering),
+            Outgoing::Begun(_) | Outgoing::Over | Outgoing::Ready(_) => Some(gathering),
+        };
+        drop(state);
+        drop(late);
+    }
+
+    /// Goes on gathering. Handlers run without the lock: they may end the very call.
+    pub(crate) fn poll_gathering(&self, cx: &mut Context<'_>) -> Poll<Result<InputAnswers, CallError>> {
+        let gathering = match &mut self.lock().outgoing {
+            Outgoing::Awaited(place) => place.take(),
+            Outgoing::Begun(_) | Outgoing::Over | Outgoing::Ready(_) => None,
+        };
+        let Some(mut gathering) = gathering else { return Poll::Pending };
+        let answers = gathering.as_mut().poll(cx);
+        if answers.is_pending() {
+            self.gather(gathering);
+        }
+        answers
+    }
+
     /// Hands in the request that was awaited. Too late if the call was given up or has ended: then it is
     /// dropped, and the transport never sees it.
     pub(crate) fn send(&self, request: Outbound) {
         let mut state = self.lock();
-        let is_awaited = matches!(state.outgoing, Outgoing::Awaited);
+        let is_awaited = matches!(state.outgoing, Outgoing::Awaited(_));
         let late = if is_awaited {
             state.outgoing = Outgoing::Ready(request);
             None
@@ -238,7 +265,7 @@ impl Slot {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => state.waker = Some(cx.waker().clone()),
         }
-        if let Outgoing::Awaited | Outgoing::Over = state.outgoing {
+        if let Outgoing::Awaited(_) | Outgoing::Over = state.outgoing {
             return Poll::Pending;
         }
         self.is_tried.store(true, Ordering::Release);
@@ -250,7 +277,7 @@ impl Slot {
                 Ok(None) => return Poll::Ready(Found::Sent(Ok(Sent::Queued))),
                 Err(error) => return Poll::Ready(self.on_sent(Err(error))),
             },
-            Outgoing::Awaited | Outgoing::Over => return Poll::Pending,
+            Outgoing::Awaited(_) | Outgoing::Over => return Poll::Pending,
         };
         match sending.as_mut().poll(cx) {
             Poll::Ready(sent) => Poll::Ready(self.on_sent(sent)),

@@ -496,10 +496,9 @@ async fn s102_the_deadline_ends_a_call_whose_person_is_asked_also_when_nobody_po
     assert_eq!((desk.running(), gate.in_flight(), it.session.in_flight()), (1, 1, 1));
     tokio::time::sleep(seconds(20)).await;
     assert_eq!((gate.in_flight(), it.session.in_flight()), (0, 0), "free although nobody polls");
+    assert_eq!(desk.running(), 0, "and so is the place of its handler");
     let Poll::Ready(Err(ended)) = call.poll() else { panic!("no end") };
     assert!(matches!(ended, CallError::Timeout { dispatch: Dispatch::MayHaveLeft, .. }), "{ended:?}");
-    drop(call);
-    assert_eq!(desk.running(), 0);
     assert!(cancelled_ids(&it.peer).is_empty(), "the server waits for nothing");
 }
 
