@@ -14,7 +14,7 @@ pub struct Counters {
     pub cancels_sent: u64,
     /// Log lines dropped because they are too long or nobody took them.
     pub dropped_events: u64,
-    /// Frames that have arrived, of whatever kind: a sign of life.
+    /// Frames that have arrived, of whatever kind: a sign of life. The end of a stream is none.
     pub frames: u64,
     /// Notifications that mean nothing here: unknown ones, cancel notices, malformed ones.
     pub ignored_notifications: u64,

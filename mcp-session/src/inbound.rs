@@ -7,7 +7,7 @@ use mcp_proto::{
     OtherMembers, Outcome, Payload, Progress, RawJson, RequestId, code, encode_error, encode_result,
     parse_frame,
 };
-use mcp_transport::{Broken, Inbound, Outbound, Rejection, Streams};
+use mcp_transport::{Broken, BrokenWhy, Inbound, Outbound, Rejection, Streams};
 use tokio::time::Instant;
 
 use crate::error::{CallError, ProtocolFault};
@@ -24,13 +24,15 @@ impl Shared {
             // No frame: it says nothing about the server.
             return self.inbox.note_own_stream(is_open);
         }
-        self.counts.frames.add();
         match inbound {
-            Inbound::Message { frame, stream } => match parse_frame(&frame) {
-                Ok(Frame::Single(message)) => self.on_message(message, stream.as_ref()),
-                Ok(Frame::Batch(entries)) => self.on_batch(entries, stream.as_ref()),
-                Err(error) => self.on_invalid(error),
-            },
+            Inbound::Message { frame, stream } => {
+                self.counts.frames.add();
+                match parse_frame(&frame) {
+                    Ok(Frame::Single(message)) => self.on_message(message, stream.as_ref()),
+                    Ok(Frame::Batch(entries)) => self.on_batch(entries, stream.as_ref()),
+                    Err(error) => self.on_invalid(error),
+                }
+            }
             Inbound::Broken(broken) => self.on_broken(broken),
             Inbound::StreamEnded { id, why } => self.end_call(&id, why.into()),
             other => tracing::debug!(?other, "an event of the transport that this version does not know"),
@@ -200,6 +202,10 @@ impl Shared {
     }
 
     fn on_broken(&self, broken: Broken) {
+        // That nothing came, or no more, may be due to anything between here and the server.
+        if !matches!(broken.why, BrokenWhy::Cut | BrokenWhy::NoReply) {
+            self.counts.frames.add();
+        }
         if self.counts.broken_frames.add() {
             tracing::warn!(why = %broken.why, "the server sent a broken message; further ones are counted only");
         }

@@ -15,7 +15,7 @@ use crate::call::{Call, Pass, RawCall, Start};
 use crate::counters::Counters;
 use crate::depth;
 use crate::era::Agreed;
-use crate::error::{CallError, UnsupportedWhy};
+use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::Permit;
 use crate::inbox::SessionEvent;
 use crate::list::{ListLimits, Listed};
@@ -175,7 +175,7 @@ impl Session {
     /// from then on, if it has declared any: that it knows.
     ///
     /// An error from the server is an answer too, so a server without `ping` counts as alive, and so does
-    /// one that refuses it with an HTTP status below 500.
+    /// one that refuses it with an HTTP status below 500, or that answers with something that is no result.
     ///
     /// # Errors
     ///
@@ -203,6 +203,7 @@ impl Session {
                 }
                 Ok(())
             }
+            Err(CallError::Protocol(ProtocolFault::Result(_) | ProtocolFault::ResultType(_))) => Ok(()),
             Err(error) if error.wants_authorization() => Err(error),
             Err(CallError::Http(rejection)) if rejection.status < 500 => Ok(()),
             Err(error) => Err(error),

@@ -494,6 +494,7 @@ fn f072_and_f073_a_broken_connection_costs_its_call_alone_and_nothing_is_repeate
         ] {
             let server = NetServer::bind().await;
             let Opened { session, driver, mut connection, .. } = modern(&server).await;
+            let frames = session.counters().frames;
             let (called, ()) = tokio::join!(call(&session), async {
                 connection.request().await;
                 connection.write(head).await;
@@ -503,6 +504,7 @@ fn f072_and_f073_a_broken_connection_costs_its_call_alone_and_nothing_is_repeate
             });
             let called = called.unwrap_err();
             assert!(matches!(called, CallError::Lost), "{called:?}");
+            assert_eq!(session.counters().frames, frames, "the end of a stream is no sign of life");
             assert_eq!(called.outcome(), CallOutcome::Unknown);
             let (called, connection) = tokio::join!(call(&session), async {
                 let (mut connection, request) = server.exchange().await;

@@ -157,10 +157,11 @@ async fn b14_a_method_of_the_other_era_is_refused_without_a_byte() {
 #[tokio::test(start_paused = true)]
 async fn f036_a_probe_is_a_ping_or_a_discovery_and_any_answer_is_life() {
     for (it, method) in [(legacy().await, "ping"), (modern().await, "server/discover")] {
-        for code in [None, Some(-32601)] {
+        for (code, is_odd) in [(None, false), (None, true), (Some(-32601), false)] {
             let (alive, ()) = tokio::join!(it.session.probe(soon()), async {
                 let probe = it.peer.expect(method).await;
                 match code {
+                    None if is_odd => it.peer.respond(probe.id(), json!("pong")).await,
                     None if method == "ping" => it.peer.respond(probe.id(), json!({})).await,
                     None => it.peer.respond(probe.id(), discover_result()).await,
                     Some(code) => it.peer.respond_error(probe.id(), code, "no").await,
