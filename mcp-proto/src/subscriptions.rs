@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use serde::Deserialize;
 
 use crate::entries::Entries;
@@ -190,6 +192,23 @@ impl SubscriptionFilter {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self { other: self.other.clone(), ..Self::default() }
+    }
+
+    /// The part of this filter that `honoured` names too; whatever else it names is left out.
+    #[must_use]
+    pub fn within(&self, honoured: &Self) -> Self {
+        let common = |wanted: &[String], given: &[String]| {
+            let given: HashSet<&String> = given.iter().collect();
+            wanted.iter().filter(|name| given.contains(name)).cloned().collect()
+        };
+        Self {
+            tools_list_changed: self.tools_list_changed && honoured.tools_list_changed,
+            prompts_list_changed: self.prompts_list_changed && honoured.prompts_list_changed,
+            resources_list_changed: self.resources_list_changed && honoured.resources_list_changed,
+            resource_subscriptions: common(&self.resource_subscriptions, &honoured.resource_subscriptions),
+            task_ids: common(&self.task_ids, &honoured.task_ids),
+            other: OtherMembers::default(),
+        }
     }
 
     /// What this filter names and `honoured` does not: changes that were wanted and will not be told.

@@ -112,9 +112,13 @@ async fn u119_u120_what_is_wanted_is_asked_for_and_what_is_honoured_is_known() {
     assert_eq!(listen.params()["notifications"], filter);
     settle().await;
     assert!(!opening.is_finished(), "it is not open before it is acknowledged");
-    let honoured = json!({"notifications": {"toolsListChanged": true}});
+    // Whatever else it says is nobody's, and is not kept.
+    let honoured = json!({"notifications": {
+        "toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["foreign:"], "x": "y",
+    }});
     tell(&it.peer, &listen.value["id"], "notifications/subscriptions/acknowledged", honoured).await;
     let mut subscription = opening.await.unwrap().unwrap();
+    assert_eq!(serde_json::to_value(subscription.honoured()).unwrap(), json!({"toolsListChanged": true}));
     let missing = wanted().without(subscription.honoured());
     assert_eq!((missing.tools_list_changed, missing.resource_subscriptions.len()), (false, 1));
 

@@ -87,7 +87,7 @@ impl SubscriptionLane {
     }
 
     /// The server promises to tell of what `honoured` names.
-    pub(crate) fn acknowledge(&self, honoured: SubscriptionFilter) -> Put {
+    pub(crate) fn acknowledge(&self, honoured: &SubscriptionFilter) -> Put {
         self.change(|events| events.on_acknowledged(honoured))
     }
 
@@ -158,12 +158,13 @@ impl Events {
         Self { wanted, phase, honoured: None, waiting, resources: 0, bytes: 0, max_resources }
     }
 
-    fn on_acknowledged(&mut self, honoured: SubscriptionFilter) -> Put {
+    fn on_acknowledged(&mut self, honoured: &SubscriptionFilter) -> Put {
         if !matches!(self.phase, Phase::Opening) {
             return Put::Stray;
         }
         self.phase = Phase::Open;
-        self.honoured = Some(honoured);
+        // Of what a server acknowledges, only what was wanted is kept.
+        self.honoured = Some(self.wanted.within(honoured));
         Put::Taken
     }
 
@@ -335,9 +336,9 @@ mod tests {
     fn nothing_counts_before_the_acknowledgement_and_that_comes_once() {
         let mut events = opening();
         assert_eq!(put(&mut events, TOOLS), Put::Stray);
-        assert_eq!(events.on_acknowledged(SubscriptionFilter::default()), Put::Taken);
+        assert_eq!(events.on_acknowledged(&SubscriptionFilter::default()), Put::Taken);
         assert_eq!(put(&mut events, TOOLS), Put::Taken);
-        assert_eq!(events.on_acknowledged(wanted()), Put::Stray);
+        assert_eq!(events.on_acknowledged(&wanted()), Put::Stray);
         assert!(events.honoured.as_ref().unwrap().is_empty(), "the first one counts");
         assert_eq!(taken(&mut events), ["Tools"]);
     }
@@ -439,7 +440,7 @@ mod tests {
     fn an_end_may_come_before_the_beginning() {
         let mut events = opening();
         events.on_end(SubscriptionEnd::Completed);
-        assert_eq!(events.on_acknowledged(wanted()), Put::Stray);
+        assert_eq!(events.on_acknowledged(&wanted()), Put::Stray);
         assert_eq!(taken(&mut events), ["Completed", "-"]);
     }
 
@@ -478,7 +479,7 @@ mod tests {
             for step in steps.into_iter().chain([Step::End]).chain(std::iter::repeat_n(Step::Take, 10)) {
                 match step {
                     Step::Acknowledge => {
-                        events.on_acknowledged(wanted());
+                        events.on_acknowledged(&wanted());
                     }
                     Step::Close => is_closed |= events.on_closed() == Put::Taken,
                     Step::End => {

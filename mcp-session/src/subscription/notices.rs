@@ -34,7 +34,7 @@ impl Shared {
         let Some(lane) = self.lane(id) else { return self.count_stray(Put::Stray) };
         // From here on it has no deadline; nobody is told before that.
         self.table().never_expire(id);
-        self.count_stray(lane.acknowledge(notice.notifications));
+        self.count_stray(lane.acknowledge(&notice.notifications));
     }
 
     pub(crate) fn on_list_changed(&self, kind: ListKind, params: &Payload, stream: Option<&RequestId>) {
