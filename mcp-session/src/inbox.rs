@@ -123,6 +123,10 @@ impl Inbox {
             {
                 let mut state = self.lock();
                 if let Some(event) = state.take(0) {
+                    if !state.events.is_empty() {
+                        // Two that came at once may have woken one waiter.
+                        self.arrived.notify_one();
+                    }
                     return Some(event);
                 }
                 if state.is_closed {
