@@ -126,24 +126,25 @@ impl Gate {
     /// Lets calls through to `session` from now on.
     ///
     /// The session published before, if any, is retracted. A generation older than one seen before
-    /// is not published, and nothing is once the gate is [closed](Self::close).
+    /// is not published, and nothing is once the gate is [closed](Self::close). A session that was retracted
+    /// takes no calls through a gate ever again: publish a new one.
     pub fn publish(&self, generation: u64, session: Session) {
         let mut published = self.published();
         if generation < published.newest || self.permits.is_closed() {
             return;
         }
         published.newest = generation;
-        let before = published.session.replace(session);
+        let before = published.session.replace(session.clone());
         drop(published);
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(&before.handle, &session.handle)) {
             before.retract();
         }
     }
 
     /// Lets no further call through to the session of `generation`; another one is not touched.
     ///
-    /// When this returns, no [`LiveSession`] of that generation can send any more. Calls that were
-    /// sent before go on.
+    /// When this returns, no [`LiveSession`] of that generation is taken in any more. Calls that were taken in
+    /// before go on: also one that is not sent yet, or that has to be sent again.
     pub fn retract(&self, generation: u64) {
         let mut published = self.published();
         if published.newest != generation {
@@ -156,7 +157,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate for good and sends all waiting callers away. Calls that were sent go on.
+    /// Closes the gate for good and sends all waiting callers away. Calls that were taken in go on.
     pub fn close(&self) {
         self.permits.close();
         let session = self.published().session.take();

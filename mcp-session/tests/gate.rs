@@ -87,6 +87,22 @@ async fn f127_i6_a_session_swapped_before_the_permit_means_the_new_session_in_al
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_same_session_may_be_published_again_as_long_as_it_was_not_retracted() {
+    let it = legacy().await;
+    let gate = serial(8);
+    gate.publish(1, it.session.clone());
+    gate.publish(2, it.session.clone());
+    let live = gate.enter(soon()).await.unwrap();
+    assert_eq!(live.generation(), 2);
+    let (called, ()) = tokio::join!(operate(0, live), async {
+        let request = it.peer.expect("tools/call").await;
+        it.peer.respond(request.id(), json!({"content": []})).await;
+    });
+    called.unwrap();
+    assert_gate_quiescent(&gate);
+}
+
+#[tokio::test(start_paused = true)]
 async fn f127_without_a_new_session_the_waiting_call_is_told_that_nothing_was_sent() {
     let old = legacy().await;
     let gate = serial(8);
