@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// Most rejected tools that are remembered.
 const MAX_REJECTED: usize = 1000;
 
-/// Most rejected tools of one page that the log names.
+/// Most rejected tools of one session that the log names.
 const LOGGED: usize = 10;
 
 /// What the tools of one session want mirrored into headers, learned from every `tools/list` that the
@@ -35,6 +35,8 @@ struct Known {
     rejected: usize,
     /// How many times a whole list was begun.
     listing: u64,
+    /// How many rejections were news, and were told to the log unless there were too many.
+    logged: usize,
 }
 
 #[derive(Debug)]
@@ -71,15 +73,16 @@ impl ToolHeaders {
             return page;
         }
         let SievedTools { page, tools, rejected, .. } = SievedTools::of_page(page);
-        report(server, &rejected);
         let mut known = self.known();
-        for RejectedTool { name, why, .. } in rejected {
-            known.learn(name, Err(why));
-        }
+        let logged = known.logged;
+        // A list is read again and again: what was said once is not said again.
+        let news: Vec<_> = rejected.into_iter().filter(|tool| known.reject(tool)).collect();
         // The other way round: of several tools with one name, the first counts.
         for (name, headers) in tools.into_iter().rev() {
             known.learn(name, Ok(Arc::new(headers)));
         }
+        drop(known);
+        report(server, &news, logged);
         page
     }
 
@@ -114,6 +117,15 @@ impl ToolHeaders {
 }
 
 impl Known {
+    /// Notes a tool that cannot be used; `true` if that is news.
+    fn reject(&mut self, RejectedTool { name, why, .. }: &RejectedTool) -> bool {
+        let before = self.tools.get(name).and_then(|tool| tool.headers.as_ref().err());
+        let is_news = before != Some(why);
+        self.logged += usize::from(is_news);
+        self.learn(name.clone(), Err(why.clone()));
+        is_news
+    }
+
     fn learn(&mut self, name: String, headers: Result<Arc<ParamHeaders>, InvalidAnnotation>) {
         self.forget(&name);
         let tool = Tool { listing: self.listing, headers };
@@ -145,16 +157,16 @@ impl Tool {
     }
 }
 
-/// Says which tools cannot be used, and why.
-fn report(server: &str, rejected: &[RejectedTool]) {
+/// Says which tools cannot be used, and why, after so many of the session were told of before.
+fn report(server: &str, news: &[RejectedTool], before: usize) {
     let server = escape(server, 128);
-    for RejectedTool { name, why, .. } in rejected.iter().take(LOGGED) {
+    let room = LOGGED.saturating_sub(before);
+    for RejectedTool { name, why, .. } in news.iter().take(room) {
         let tool = escape(name, 128);
         tracing::warn!(%server, %tool, %why, "a tool is left out: it asks for headers that break the rules");
     }
-    if rejected.len() > LOGGED {
-        let more = rejected.len() - LOGGED;
-        tracing::warn!(%server, more, "further tools are left out for the same kind of reason");
+    if before <= LOGGED && news.len() > room {
+        tracing::warn!(%server, "further tools are left out for the same kind of reason");
     }
 }
 
@@ -198,6 +210,17 @@ mod tests {
         learn(&headers, &[json!({"name": "a", "inputSchema": {}})]);
         assert!(sent(&headers, "a").unwrap().is_empty());
         assert!(sent(&headers, "unknown").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_log_is_told_of_a_rejected_tool_once() {
+        let headers = ToolHeaders::default();
+        for _ in 0..3 {
+            learn(&headers, &[tool("a", "a a"), tool("b", "")]);
+        }
+        assert_eq!(headers.known().logged, 2);
+        learn(&headers, &[tool("a", "")]);
+        assert_eq!(headers.known().logged, 3, "for another reason");
     }
 
     #[test]
