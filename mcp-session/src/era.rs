@@ -30,10 +30,11 @@ pub(crate) enum Reply {
 
 /// What the handshake has settled: who the peer is, and which of the two vocabularies is spoken.
 ///
-/// The only place that knows the difference. It is asked when a request is written (`check`,
+/// What differs in how messages look is known here alone. It is asked when a request is written (`check`,
 /// `meta`, `mirrored`), when a result is read (`has_rounds`, `task_mode`, `task_in`, `has_task_progress`,
 /// `reply`), when a call is given up (`cancel_notice`) and when a message arrives (`answers_requests`,
-/// `has_batches`), and when a subscription is opened (`offered`).
+/// `has_batches`), and when a subscription is opened (`offered`). Where the eras differ in what is done, who does
+/// it asks for the era: probing, log levels, URLs, roots, tasks, and whom a notice is for.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     peer: PeerInfo,

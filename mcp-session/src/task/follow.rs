@@ -122,6 +122,8 @@ async fn rest(watch: &Watch<'_>, pause: Duration) {
         sleep_until(later(now, SHORTEST_PAUSE)).await;
     };
     tokio::select! {
+        biased;
+        // The end first: it needs no look at what was told.
         () = sleep_until(later(now, pause)) => {}
         () = told => {}
     }
