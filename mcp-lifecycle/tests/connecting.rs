@@ -55,6 +55,7 @@ async fn a_server_of_each_era_becomes_ready_with_its_lists_and_answers() {
     }
 }
 
+// V-20: calls wait until the handshake is over.
 #[tokio::test(start_paused = true)]
 async fn f009_a_slow_start_is_not_killed_and_waiting_calls_keep_their_deadlines() {
     let mut bench = Bench::new();

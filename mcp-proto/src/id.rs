@@ -97,6 +97,8 @@ impl Visitor<'_> for IdVisitor {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(text: &str) -> Option<RequestId> {
@@ -136,6 +138,18 @@ mod tests {
     #[test]
     fn a_number_and_its_text_are_different_ids() {
         assert_ne!(read("1"), read("\"1\""));
+    }
+
+    proptest! {
+        #[test]
+        fn b2_an_id_is_an_integer_or_a_text_and_is_read_as_it_was_written(number in any::<i64>(), text in any::<String>()) {
+            for id in [RequestId::from(number), RequestId::from(text.as_str())] {
+                let written = serde_json::to_string(&id).unwrap();
+                prop_assert!(written != "null");
+                prop_assert_eq!(read(&written), Some(id));
+            }
+            prop_assert_eq!(read(&format!("[{number}]")), None);
+        }
     }
 
     #[test]

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn initialize_offers_the_newest_legacy_version_and_never_a_modern_one() {
+    fn v18_initialize_offers_the_newest_legacy_version_and_never_a_modern_one() {
         assert_eq!(offer(ALL), Some(ProtocolVersion::V2025_11_25));
         let older =
             [ProtocolVersion::V2025_06_18, ProtocolVersion::V2026_07_28, ProtocolVersion::V2025_03_26];
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_mutual_version_of_the_era_is_picked() {
+    fn v30_the_newest_mutual_version_of_the_era_is_picked() {
         let offered = names(&["2031-01-01", "2024-11-05", "2026-07-28", "2025-06-18"]);
         assert_eq!(pick(&offered, ALL, Era::Modern), Some(ProtocolVersion::V2026_07_28));
         assert_eq!(pick(&offered, ALL, Era::Legacy), Some(ProtocolVersion::V2025_06_18));

@@ -553,7 +553,7 @@ mod tests {
         }
 
         #[test]
-        fn the_fallback_depends_on_no_particular_code(code in any::<i64>(), status in 400..=499_u16) {
+        fn v32_the_fallback_depends_on_no_particular_code(code in any::<i64>(), status in 400..=499_u16) {
             prop_assume!(!(-32022..=-32020).contains(&code));
             prop_assume!(![401, 403, 429].contains(&status));
             prop_assert_eq!(classify(&rejected(error(code, None), None), Stdio, First, ALL), SAME);

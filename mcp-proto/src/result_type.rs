@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f118_absent_means_complete_and_unknown_types_are_told_apart() {
+    fn f118_r108_absent_means_complete_and_unknown_types_are_told_apart() {
         let of = |text: &'static str| ResultType::of(&Payload::from_checked(text.into()));
         assert_eq!(of("{}"), Ok(ResultType::Complete));
         assert_eq!(of(r#"{"resultType":null}"#), Ok(ResultType::Complete));

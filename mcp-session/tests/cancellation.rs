@@ -42,7 +42,7 @@ async fn assert_next_call_works(it: &Fixture) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f123_a_time_out_is_told_once_with_the_id_in_both_eras() {
+async fn f123_s93_a_time_out_is_told_once_with_the_id_in_both_eras() {
     for it in [legacy().await, modern().await] {
         let began = Instant::now();
         let (outcome, request) = tokio::join!(call(&it.session, 7), it.peer.expect("tools/call"));
@@ -60,6 +60,7 @@ async fn f123_a_time_out_is_told_once_with_the_id_in_both_eras() {
     }
 }
 
+// S-93: nothing of a call that has timed out is left, and the server was told.
 #[tokio::test(start_paused = true)]
 async fn f128_a_thousand_timed_out_calls_leave_nothing_behind() {
     const LIMIT: usize = 64;
@@ -124,6 +125,7 @@ enum Point {
     TimedOut,
 }
 
+// S-93, S-94: the same of a call that was dropped, and nothing is cancelled that does not run.
 #[tokio::test(start_paused = true)]
 async fn f129_i10_a_dropped_call_is_cancelled_exactly_once_if_and_only_if_it_was_written() {
     use Point::*;

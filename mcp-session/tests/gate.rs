@@ -273,7 +273,7 @@ async fn a_list_holds_one_permit_from_its_first_page_to_its_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_whose_session_is_taken_back_between_two_pages_sends_no_further_page() {
+async fn g141_a_list_whose_session_is_taken_back_between_two_pages_sends_no_further_page() {
     let it = legacy().await;
     let gate = serial(8);
     gate.publish(1, it.session.clone());

@@ -10,9 +10,13 @@
 
 mod support;
 
+use std::num::NonZeroUsize;
+
 use mcp_proto::probe::ProbeFailure;
 use mcp_proto::{CallTool, Era, Implementation, ProtocolVersion};
-use mcp_session::{CallOptions, EraPolicy, HandshakeError, IdSource, Session, SessionOptions, open};
+use mcp_session::{
+    CallOptions, EraPolicy, Gate, GateError, HandshakeError, IdSource, Session, SessionOptions, open,
+};
 use mcp_transport::testing::{FaultTransport, MemoryOptions, ScriptedPeer, memory};
 use mcp_transport::{CloseReason, Closed, Exit};
 use serde_json::{Value, json};
@@ -63,7 +67,7 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn v17_a_legacy_handshake_is_initialize_then_initialized() {
+async fn v17_v18_a_legacy_handshake_is_initialize_then_initialized() {
     let it = begin(EraPolicy::Legacy);
     let initialize = it.peer.expect("initialize").await;
     assert_eq!(initialize.params()["protocolVersion"], "2025-11-25", "V-18: the newest legacy version");
@@ -147,7 +151,7 @@ async fn a_dropped_handshake_ends_the_session_and_cancels_nothing_on_the_wire() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn v24_every_modern_request_carries_version_capabilities_and_client() {
+async fn v24_v25_every_modern_request_carries_version_capabilities_and_client() {
     let it = modern().await;
     let (_, request) = tokio::join!(
         it.session.call(CallTool::new("x"), CallOptions::default().with_timeout(seconds(1))),
@@ -164,7 +168,48 @@ async fn v24_every_modern_request_carries_version_capabilities_and_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_01_a_discovery_opens_a_modern_session_without_any_further_message() {
+async fn v20_nothing_but_answers_is_sent_before_initialize_is_answered() {
+    let it = begin(EraPolicy::Legacy);
+    let gate = Gate::new(NonZeroUsize::MIN, 8);
+    let initialize = it.peer.expect("initialize").await;
+    // Whatever the server says, and however long it takes: there is no session yet to call on.
+    for method in ["notifications/tools/list_changed", "notifications/initialized"] {
+        it.peer.send(json!({"jsonrpc": "2.0", "method": method})).await;
+    }
+    it.peer.send(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
+    assert_eq!(gate.enter(soon()).await.unwrap_err(), GateError::NotLive);
+    tokio::time::sleep(seconds(50)).await;
+    assert_eq!(methods(&it.peer), ["initialize", "response"]);
+    assert_eq!(it.peer.receive().await.value["id"], "p");
+    it.peer.respond(initialize.id(), initialize_result("2025-11-25")).await;
+    it.peer.expect("notifications/initialized").await;
+    gate.publish(1, it.handshake.await.unwrap().unwrap());
+    let live = gate.enter(soon()).await.unwrap();
+    let mut call = ByHand::new(live.call(CallTool::new("x"), CallOptions::default()));
+    assert!(call.poll().is_pending());
+    it.peer.expect("tools/call").await;
+    let sent = ["initialize", "response", "notifications/initialized", "tools/call"];
+    assert_eq!(methods(&it.peer), sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn v30_of_the_versions_that_a_discovery_lists_one_that_both_speak_is_used_from_then_on() {
+    let it = begin(EraPolicy::Auto);
+    let probe = it.peer.expect("server/discover").await;
+    let mut result = discover_result();
+    result["supportedVersions"] = json!(["2031-01-01", "2025-11-25", "2026-07-28", "x"]);
+    it.peer.respond(probe.id(), result).await;
+    let session = it.handshake.await.unwrap().unwrap();
+    assert_eq!(session.peer().version, ProtocolVersion::V2026_07_28);
+    let mut call = ByHand::new(session.call(CallTool::new("x"), CallOptions::default()));
+    assert!(call.poll().is_pending());
+    let request = it.peer.expect("tools/call").await;
+    assert_eq!(request.params()["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+}
+
+// V-31: one test for each row of the table in SPEC-CLIENT §3, named after it; here and in mcp-proto (probe).
+#[tokio::test(start_paused = true)]
+async fn row_01_v29_a_discovery_opens_a_modern_session_without_any_further_message() {
     let it = modern().await;
     let peer = it.session.peer();
     assert_eq!((peer.era, peer.version), (Era::Modern, ProtocolVersion::V2026_07_28));
@@ -232,7 +277,7 @@ async fn row_05_a_repeat_that_succeeds_is_modern() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_06_08_10_a_probe_that_is_refused_leads_to_initialize() {
+async fn rows_06_08_10_v32_a_probe_that_is_refused_leads_to_initialize() {
     let refusals = [
         (-32022, Some(json!({"supported": ["2025-11-25"]}))),
         (-32022, None),
@@ -270,7 +315,7 @@ async fn row_09_other_modern_errors_end_the_handshake_without_initialize() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_11_f014_silence_leads_to_initialize_after_the_probe_limit() {
+async fn row_11_f014_s94_silence_leads_to_initialize_after_the_probe_limit() {
     let it = begin(EraPolicy::Auto);
     let probe = it.peer.expect("server/discover").await;
     let initialize = it.peer.expect("initialize").await;
@@ -342,7 +387,7 @@ async fn row_19_a_server_that_refuses_whatever_it_is_sent_does_not_keep_us_going
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_policy_does_not_probe_and_a_modern_one_does_not_fall_back() {
+async fn v29_a_legacy_policy_does_not_probe_and_a_modern_one_does_not_fall_back() {
     let it = begin(EraPolicy::Legacy);
     it.peer.expect("initialize").await;
 

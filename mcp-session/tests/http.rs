@@ -221,7 +221,7 @@ fn m79_to_m82_a_modern_session_mirrors_what_it_sends() {
 }
 
 #[test]
-fn f059_a_400_that_says_nothing_of_the_modern_era_falls_back_to_initialize_once() {
+fn f059_v33_a_400_that_says_nothing_of_the_modern_era_falls_back_to_initialize_once() {
     isolated(async |_| {
         for body in [
             "",
@@ -247,7 +247,7 @@ fn f059_a_400_that_says_nothing_of_the_modern_era_falls_back_to_initialize_once(
 }
 
 #[test]
-fn f058_a_recognised_modern_error_does_not_fall_back() {
+fn f058_v33_a_recognised_modern_error_does_not_fall_back() {
     isolated(async |_| {
         let error = failure(async |connection| {
             connection.request().await;
@@ -578,6 +578,35 @@ fn f077_an_answer_with_the_id_of_another_call_fails_its_own_call_alone() {
 }
 
 #[test]
+fn b5_an_error_without_an_id_belongs_to_the_request_that_it_answers() {
+    isolated(async |_| {
+        for (status, id) in
+            [("400 Bad Request", r#""id":null,"#), ("400 Bad Request", ""), ("200 OK", r#""id":null,"#)]
+        {
+            let server = NetServer::bind().await;
+            let mut opened = modern(&server).await;
+            let session = opened.session.clone();
+            let first = tokio::spawn(call(&session));
+            let asked = opened.connection.request().await;
+            let (second, ()) = tokio::join!(call(&session), async {
+                let (mut connection, _) = server.exchange().await;
+                let error: Value = serde_json::from_str(&format!(
+                    r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32600,"message":"what?"}}}}"#
+                ))
+                .unwrap();
+                connection.json(status, "", &error).await;
+            });
+            let second = second.unwrap_err();
+            assert!(matches!(&second, CallError::Peer(error) if error.code == -32600), "{second:?}");
+            opened.connection.json("200 OK", "", &result(&asked, &said("right"))).await;
+            first.await.unwrap().unwrap();
+            drop(session);
+            opened.close().await;
+        }
+    });
+}
+
+#[test]
 fn f078_a_call_on_a_connection_that_falls_silent_ends_with_its_time_and_the_connection_is_not_used_again() {
     isolated(async |_| {
         let heads = [
@@ -627,7 +656,7 @@ fn f078_a_call_on_a_connection_that_falls_silent_ends_with_its_time_and_the_conn
 }
 
 #[test]
-fn f123_a_modern_time_out_closes_the_stream_and_posts_nothing() {
+fn f123_s93_a_modern_time_out_closes_the_stream_and_posts_nothing() {
     isolated(async |_| {
         let server = NetServer::bind().await;
         let Opened { session, driver, mut connection, .. } = modern(&server).await;
@@ -647,7 +676,7 @@ fn f123_a_modern_time_out_closes_the_stream_and_posts_nothing() {
 }
 
 #[test]
-fn f123_a_legacy_time_out_posts_the_notice_within_50_ms() {
+fn f123_s93_a_legacy_time_out_posts_the_notice_within_50_ms() {
     isolated(async |_| {
         let server = NetServer::bind().await;
         let mut opened = legacy(&server).await;
@@ -673,7 +702,7 @@ fn f123_a_legacy_time_out_posts_the_notice_within_50_ms() {
 }
 
 #[test]
-fn f123_the_handshake_is_never_cancelled() {
+fn f123_s94_the_handshake_is_never_cancelled() {
     isolated(async |_| {
         for era in [EraPolicy::Legacy, EraPolicy::Modern] {
             let server = NetServer::bind().await;
@@ -972,7 +1001,7 @@ fn notice(listen: &NetRequest, name: &str) -> Value {
 }
 
 #[test]
-fn f125_a_subscription_over_http_ends_with_its_stream_and_the_session_stays() {
+fn f125_u124_a_subscription_over_http_ends_with_its_stream_and_the_session_stays() {
     isolated(async |_| {
         let server = NetServer::bind().await;
         let mut opened = modern(&server).await;

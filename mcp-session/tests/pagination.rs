@@ -51,7 +51,7 @@ async fn serve(peer: &ScriptedPeer, pages: &[(Option<&str>, Value)]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_fetched_in_order_until_no_cursor_comes() {
+async fn g141_pages_are_fetched_in_order_until_no_cursor_comes() {
     let it = legacy().await;
     let pages = [
         (None, page(&["a", "b"], Some("\u{0}opaque\"\\ \u{1f600}"))),

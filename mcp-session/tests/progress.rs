@@ -40,7 +40,7 @@ async fn report(peer: &ScriptedPeer, token: &Value, progress: f64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_call_asks_for_progress_and_is_prolonged_by_it_though_nobody_looks() {
+async fn s101_every_call_asks_for_progress_and_is_prolonged_by_it_though_nobody_looks() {
     for it in [legacy().await, modern().await] {
         let began = Instant::now();
         let options = CallOptions::default().with_timeout(seconds(10)).with_meta("own", &1).unwrap();
@@ -62,7 +62,7 @@ async fn every_call_asks_for_progress_and_is_prolonged_by_it_though_nobody_looks
 }
 
 #[tokio::test(start_paused = true)]
-async fn f108_a_flood_of_progress_is_shown_at_most_twenty_times_a_second_and_the_newest_each_time() {
+async fn f108_s103_a_flood_of_progress_is_shown_at_most_twenty_times_a_second_and_the_newest_each_time() {
     let it = legacy().await;
     let (call, seen) = watched(&it.session, CallOptions::default());
     let server = async {
@@ -88,7 +88,7 @@ async fn f108_a_flood_of_progress_is_shown_at_most_twenty_times_a_second_and_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn f108_progress_that_falls_or_belongs_to_nobody_is_dropped_and_prolongs_nothing() {
+async fn f108_s101_progress_that_falls_or_belongs_to_nobody_is_dropped_and_prolongs_nothing() {
     let it = legacy().await;
     let began = Instant::now();
     let (call, seen) = watched(&it.session, CallOptions::default().with_timeout(seconds(10)));

@@ -50,7 +50,7 @@ fn text(result: &CallToolResult) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f094_of_two_replies_to_one_id_the_first_counts() {
+async fn f094_b4_of_two_replies_to_one_id_the_first_counts() {
     let it = legacy().await;
     let (call, request) = started(&it).await;
     it.peer.respond(request.id(), said("first")).await;
@@ -61,7 +61,7 @@ async fn f094_of_two_replies_to_one_id_the_first_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f095_a_reply_to_an_unknown_id_is_dropped_and_counted() {
+async fn f095_b4_a_reply_to_an_unknown_id_is_dropped_and_counted() {
     let it = legacy().await;
     it.peer.respond(4711, said("x")).await;
     it.peer.respond("text", said("x")).await;
@@ -131,7 +131,7 @@ async fn f096_an_answer_to_a_page_that_was_not_asked_for_yet_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f097_a_reply_after_the_time_out_is_dropped_and_counted_as_late() {
+async fn f097_s95_a_reply_after_the_time_out_is_dropped_and_counted_as_late() {
     let it = legacy().await;
     for _ in 0..2000 {
         let call = it.session.call(CallTool::new("any"), CallOptions::default().with_timeout(seconds(1)));
@@ -145,7 +145,7 @@ async fn f097_a_reply_after_the_time_out_is_dropped_and_counted_as_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f098_a_reply_whose_id_has_another_type_matches_nothing() {
+async fn f098_b4_a_reply_whose_id_has_another_type_matches_nothing() {
     let it = legacy().await;
     let (call, request) = started(&it).await;
     let RequestId::Number(id) = request.id() else { panic!("our ids are numbers") };
@@ -163,7 +163,7 @@ async fn f098_a_reply_whose_id_has_another_type_matches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f099_an_error_without_an_id_goes_to_the_only_call_there_is() {
+async fn f099_b5_an_error_without_an_id_goes_to_the_only_call_there_is() {
     let it = legacy().await;
     for id in [json!({"id": null}), json!({})] {
         let (call, _) = started(&it).await;
@@ -178,7 +178,7 @@ async fn f099_an_error_without_an_id_goes_to_the_only_call_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f099_among_several_calls_an_error_without_an_id_ends_none() {
+async fn f099_b5_among_several_calls_an_error_without_an_id_ends_none() {
     let it = legacy().await;
     let (first, one) = started(&it).await;
     let (second, two) = started(&it).await;
@@ -305,7 +305,7 @@ async fn f101_a_server_may_use_the_ids_we_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f118_a_modern_result_of_another_type_is_a_typed_error() {
+async fn f118_r108_a_modern_result_of_another_type_is_a_typed_error() {
     let it = modern().await;
     let answered = async |result: Value| {
         let (call, request) = started(&it).await;
@@ -324,7 +324,7 @@ async fn f118_a_modern_result_of_another_type_is_a_typed_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_result_may_have_a_member_called_result_type() {
+async fn r108_a_legacy_result_may_have_a_member_called_result_type() {
     let it = legacy().await;
     let (call, request) = started(&it).await;
     it.peer.respond(request.id(), json!({"content": [], "resultType": "anything"})).await;

@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use mcp_proto::{
-    CallTool, Complete, Discover, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools,
-    Method, NotInVersion, Payload, Ping, ProtocolVersion, RawJson, ReadResource, Request, Versioned,
+    CallTool, Complete, Discover, ErrorMeaning, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
+    ListTools, Method, NotInVersion, Payload, Ping, ProtocolVersion, RawJson, ReadResource, Request,
+    Versioned,
 };
 use mcp_session::{
     CallError, CallOptions, CallOutcome, EraPolicy, Gate, ListLimits, Session, SessionOptions, UnsupportedWhy,
@@ -49,7 +50,7 @@ async fn assert_unsupported<R: Request>(session: &Session, request: R, expected:
 }
 
 #[tokio::test(start_paused = true)]
-async fn f116_nothing_is_asked_of_a_server_that_has_not_declared_it() {
+async fn f116_b13_nothing_is_asked_of_a_server_that_has_not_declared_it() {
     let it = without_capabilities().await;
     let why = UnsupportedWhy::Capability;
     assert_unsupported(&it.session, CallTool::new("x"), why).await;
@@ -243,6 +244,47 @@ async fn the_answers_in_a_raw_call_give_way_to_those_of_its_next_round() {
     }
     assert_eq!(second.params()["requestState"], "s2");
     assert!(second.params()["inputResponses"]["b"]["roots"].is_array());
+}
+
+#[tokio::test(start_paused = true)]
+async fn v28_what_a_request_should_have_declared_is_told_and_the_request_is_not_repeated() {
+    let it = modern().await;
+    let required = json!({"elicitation": {"url": {}}, "extensions": {"com.example/x": {"n": 1}}});
+    let (result, ()) = tokio::join!(it.session.call(CallTool::new("t"), CallOptions::default()), async {
+        let request = it.peer.expect("tools/call").await;
+        let error = json!({"code": -32021, "message": "no", "data": {"requiredCapabilities": required}});
+        it.peer.send(json!({"jsonrpc": "2.0", "id": request.id(), "error": error})).await;
+    });
+    let error = result.unwrap_err();
+    assert_eq!((error.outcome(), error.is_retryable()), (CallOutcome::Rejected, false));
+    let CallError::Peer(error) = error else { panic!("{error:?}") };
+    let ErrorMeaning::MissingClientCapability(missing) = error.meaning(it.session.peer().version) else {
+        panic!("{error:?}")
+    };
+    assert_eq!(serde_json::to_value(&missing.required_capabilities).unwrap(), required);
+    tokio::time::sleep(seconds(60)).await;
+    assert_eq!(methods(&it.peer), ["server/discover", "tools/call"]);
+}
+
+/// Codes that other clients use for errors of their own.
+#[tokio::test(start_paused = true)]
+async fn b15_an_error_made_here_is_none_of_the_server_whatever_that_answers() {
+    let it = legacy().await;
+    for code in [-32000, -32001, -1, 408] {
+        let (result, ()) = tokio::join!(it.session.call(CallTool::new("t"), CallOptions::default()), async {
+            let request = it.peer.expect("tools/call").await;
+            it.peer.respond_error(request.id(), code, "Request timed out").await;
+        });
+        let error = result.unwrap_err();
+        assert!(matches!(&error, CallError::Peer(error) if error.code == code), "{error:?}");
+        assert!(!error.is_timeout() && !error.is_session_gone(), "{error:?}");
+    }
+    let options = CallOptions::default().with_timeout(seconds(1));
+    let error = it.session.call(CallTool::new("t"), options).await.unwrap_err();
+    assert!(error.is_timeout() && !matches!(error, CallError::Peer(_)), "{error:?}");
+    it.session.close(soon()).await;
+    let error = it.session.call(CallTool::new("t"), CallOptions::default()).await.unwrap_err();
+    assert!(error.is_session_gone() && !matches!(error, CallError::Peer(_)), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,7 +76,7 @@ fn sent(peer: &ScriptedPeer) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r111_what_is_asked_is_answered_and_the_same_request_sent_again() {
+async fn r111_r113_what_is_asked_is_answered_and_the_same_request_sent_again() {
     let desk = Desk::new();
     let it = modern_served_by(&desk).await;
     let calling = spawn(&it.session);

@@ -72,7 +72,7 @@ async fn f122_a_ping_is_answered_although_the_queue_is_full_of_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b8_an_unknown_request_is_refused_and_a_notification_never_answered() {
+async fn b7_b8_an_unknown_request_is_refused_and_a_notification_never_answered() {
     let it = legacy().await;
     notify(&it.peer, "notifications/what", json!({})).await;
     notify(&it.peer, "tools/call", json!([])).await;

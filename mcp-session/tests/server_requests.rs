@@ -101,7 +101,7 @@ async fn an_answer_is_written_as_the_agreed_version_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_a_handler_serves_is_declared() {
+async fn v26_only_what_a_handler_serves_is_declared() {
     // Whatever the options claim, nobody is there to serve it.
     let mut claimed = ClientCapabilities::default();
     claimed.roots = Some(RootsCapability::default());
@@ -120,8 +120,14 @@ async fn only_what_a_handler_serves_is_declared() {
         let it = legacy_with(options.clone(), MemoryOptions::default()).await;
         assert_eq!(it.peer.transcript()[0].params()["capabilities"], declared);
         let it = modern_with(options, MemoryOptions::default()).await;
-        let meta = it.peer.transcript()[0].params()["_meta"].clone();
-        assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared);
+        let mut call = ByHand::new(call(&it.session, CallOptions::default()));
+        assert!(call.poll().is_pending());
+        it.peer.expect("tools/call").await;
+        for request in it.peer.transcript() {
+            let meta = &request.params()["_meta"];
+            assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared, "with each request");
+        }
+        assert_eq!(methods(&it.peer), ["server/discover", "tools/call"]);
     }
 }
 

@@ -99,7 +99,7 @@ async fn next(subscription: &mut Subscription) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn u119_u120_what_is_wanted_is_asked_for_and_what_is_honoured_is_known() {
+async fn u119_u120_u127_what_is_wanted_is_asked_for_and_what_is_honoured_is_known() {
     let it = modern().await;
     let opening = subscribe(&it.session);
     let listen = it.peer.expect("subscriptions/listen").await;
@@ -129,6 +129,20 @@ async fn u119_u120_what_is_wanted_is_asked_for_and_what_is_honoured_is_known() {
     let told = it.session.next_event().await;
     assert_eq!(told, Some(SessionEvent::ListChanged(ListKind::Tools)), "the session is told as well");
     assert_eq!(it.session.counters().stray_notices, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn u121_what_comes_before_anybody_looks_at_the_subscription_again_is_its_own() {
+    let it = modern().await;
+    let mut opening = ByHand::new(it.session.subscribe(wanted(), SubscribeOptions::default()));
+    assert!(opening.poll().is_pending());
+    let listen = it.peer.expect("subscriptions/listen").await;
+    acknowledge(&it.peer, &listen).await;
+    update(&it.peer, &listen.value["id"], "at once").await;
+    settle().await;
+    assert_eq!(it.session.counters().stray_notices, 0);
+    let std::task::Poll::Ready(Ok(mut subscription)) = opening.poll() else { panic!("not open") };
+    assert_eq!(next(&mut subscription).await, "at once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +215,7 @@ async fn u122_u123_two_subscriptions_share_a_stream_and_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f125_each_end_is_told_once_after_what_came_before_it() {
+async fn f125_u124_each_end_is_told_once_after_what_came_before_it() {
     for (how, expected, is_graceful) in [
         ("result", "Completed", true),
         ("cancel", "Cancelled", true),

@@ -103,7 +103,7 @@ fn said_once(result: &CallToolResult) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn k2_186_a_task_is_asked_about_at_the_pace_of_its_server_until_it_is_done() {
+async fn k2_185_k2_186_a_task_is_asked_about_at_the_pace_of_its_server_until_it_is_done() {
     let it = modern_with_tasks(SessionOptions::default()).await;
     let calling = spawn(&it.session);
     let request = become_task(&it, json!({"pollIntervalMs": 2500, "ttlMs": 3_600_000})).await;
@@ -136,7 +136,7 @@ async fn a_task_without_a_wish_is_asked_about_every_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r109_a_task_is_no_answer_where_it_was_not_agreed_on_or_to_another_method() {
+async fn r109_k2_185_a_task_is_no_answer_where_it_was_not_agreed_on_or_to_another_method() {
     let undeclared = modern_offering(SessionOptions::default(), json!({EXTENSION: {}})).await;
     let unoffered = modern_offering(SessionOptions::default().with_tasks(), json!({})).await;
     for it in [undeclared, unoffered] {
@@ -587,7 +587,7 @@ async fn a_task_can_be_taken_and_outlives_its_call_and_its_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_answer_at_once_where_a_task_could_be_taken() {
+async fn k2_185_a_server_may_answer_at_once_where_a_task_could_be_taken() {
     let it = modern_with_tasks(SessionOptions::default()).await;
     let session = it.session.clone();
     let starting =
@@ -708,6 +708,41 @@ async fn k1_183_a_legacy_task_that_asks_is_answered_while_its_result_is_waited_f
         it.peer.respond(fetch.id(), said("done")).await;
     };
     said_once(&tokio::join!(handle.result(CallOptions::default()), serve).0.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn k1_184_the_time_that_a_legacy_task_is_kept_may_change_and_an_unknown_one_is_told() {
+    let it = legacy_with_tasks(SessionOptions::default()).await;
+    // Without a notice of any change: none has to come.
+    let handle = start_legacy(&it, task("working", json!({"ttl": 1500}))).await;
+    let begun = Instant::now();
+    let finish = async {
+        answer_poll(&it.peer, task("working", json!({"ttl": 60_000}))).await;
+        let second = answer_poll(&it.peer, task("completed", json!({"ttl": null}))).await;
+        assert_eq!(second - begun, seconds(2), "the first one would have been over");
+        let fetch = it.peer.expect("tasks/result").await;
+        it.peer.respond(fetch.id(), said("done")).await;
+    };
+    said_once(&tokio::join!(handle.result(CallOptions::default()), finish).0.unwrap());
+    // Cancelling what is over is refused, and so is whatever is asked about a task that is not there.
+    let refuse = async |method: &str| {
+        let request = it.peer.expect(method).await;
+        it.peer.respond_error(request.id(), -32602, "over").await;
+    };
+    let cancelled = tokio::join!(handle.cancel(CallOptions::default()), refuse("tasks/cancel")).0;
+    assert!(matches!(cancelled, Err(CallError::Peer(error)) if error.code == -32602));
+    let asked = tokio::join!(handle.get(CallOptions::default()), refuse("tasks/get")).0;
+    assert!(matches!(asked, Err(CallError::Peer(error)) if error.code == -32602));
+    let unknown = it.session.task("y");
+    let followed = tokio::join!(unknown.result(CallOptions::default()), refuse("tasks/get")).0;
+    assert!(matches!(followed, Err(CallError::Peer(error)) if error.code == -32602));
+    let handle = start_legacy(&it, task("working", json!({}))).await;
+    let followed = tokio::join!(handle.result(CallOptions::default()), refuse("tasks/get")).0.unwrap_err();
+    assert!(
+        matches!(&followed, CallError::Task(TaskFault::Untold(error)) if error.code == -32602),
+        "{followed}"
+    );
+    assert_eq!(task_cancels(&it.peer), 1, "the one by hand");
 }
 
 #[tokio::test(start_paused = true)]
