@@ -20,6 +20,7 @@ mod pending;
 mod progress;
 mod quota;
 mod raw_params;
+mod related_task;
 mod roots;
 mod rounds;
 mod served;

@@ -15,6 +15,7 @@ use crate::depth;
 use crate::handler::{Asker, ClientHandler, HandlerLimits};
 use crate::options::SessionOptions;
 use crate::quota::HandlerQuota;
+use crate::related_task::{HasMeta, RelatedTask};
 
 /// A handler as one session uses it: what it has declared, within its limits. Serves both eras.
 pub(crate) struct Service {
@@ -108,14 +109,16 @@ impl Service {
         let is_for_person = matches!(request, ServerRequest::Elicit(_));
         let limit = if is_for_person { self.limits.person } else { self.limits.time };
         let method = request.method().clone();
-        let answering = AssertUnwindSafe(depth::inside(depth, self.ask(request, version))).catch_unwind();
+        let task = RelatedTask::of(&request, version);
+        let answering =
+            AssertUnwindSafe(depth::inside(depth, self.ask(request, version, task.as_ref()))).catch_unwind();
         match timeout(limit, answering).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => {
                 tracing::error!(server = %self.asker.server, %method, "the handler of a client panicked");
                 Err(internal("the client failed while it served the request"))
             }
-            Err(_) if is_for_person => encode(ElicitResult::cancel(), version),
+            Err(_) if is_for_person => encode(ElicitResult::cancel(), version, task.as_ref()),
             Err(_) => Err(internal("the client did not serve the request in time")),
         }
     }
@@ -124,15 +127,16 @@ impl Service {
         &self,
         request: ServerRequest,
         version: Option<ProtocolVersion>,
+        task: Option<&RelatedTask>,
     ) -> Result<Payload, ErrorObject> {
         match request {
             ServerRequest::CreateMessage(request) => {
-                encode(self.handler.create_message(&self.asker, *request).await?, version)
+                encode(self.handler.create_message(&self.asker, *request).await?, version, task)
             }
             ServerRequest::Elicit(request) => {
-                encode(self.handler.elicit(&self.asker, *request).await?, version)
+                encode(self.handler.elicit(&self.asker, *request).await?, version, task)
             }
-            ServerRequest::ListRoots(_) => encode(self.handler.list_roots(&self.asker).await?, version),
+            ServerRequest::ListRoots(_) => encode(self.handler.list_roots(&self.asker).await?, version, task),
             _ => Err(not_served()),
         }
     }
@@ -144,11 +148,15 @@ impl fmt::Debug for Service {
     }
 }
 
-/// Writes an answer as `version` has it.
-fn encode<T: Serialize + Versioned>(
+/// Writes an answer as `version` has it; it names the `task` on whose behalf the server has asked.
+fn encode<T: Serialize + Versioned + HasMeta>(
     mut answer: T,
     version: Option<ProtocolVersion>,
+    task: Option<&RelatedTask>,
 ) -> Result<Payload, ErrorObject> {
+    if let Some(task) = task {
+        task.name_in(&mut answer);
+    }
     if let Some(version) = version {
         answer
             .fit(version)

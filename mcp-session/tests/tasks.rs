@@ -23,7 +23,7 @@ use mcp_session::{
 use mcp_transport::testing::{MemoryOptions, Received, ScriptedPeer};
 use mcp_transport::{CloseReason, Dispatch};
 use serde_json::{Value, json};
-use support::desk::{Desk, accepted, form};
+use support::desk::{Desk, accepted, form, sampling};
 use support::*;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -708,6 +708,54 @@ async fn k1_183_a_legacy_task_that_asks_is_answered_while_its_result_is_waited_f
         it.peer.respond(fetch.id(), said("done")).await;
     };
     said_once(&tokio::join!(handle.result(CallOptions::default()), serve).0.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn k1_184_what_is_answered_on_behalf_of_a_task_names_it_and_questions_about_it_do_not() {
+    const RELATED: &str = "io.modelcontextprotocol/related-task";
+    let desk = Desk::new();
+    let it = legacy_with_tasks(SessionOptions::default().with_handler(Arc::clone(&desk) as _)).await;
+    let handle = start_legacy(&it, task("working", json!({}))).await;
+    let serve = async {
+        answer_poll(&it.peer, task("input_required", json!({}))).await;
+        let fetch = it.peer.expect("tasks/result").await;
+        for (method, mut params) in [
+            ("elicitation/create", form("who?")),
+            ("roots/list", json!({})),
+            ("sampling/createMessage", sampling(5)),
+        ] {
+            for related in [Some(json!({"taskId": "x", "n": 1})), None, Some(json!({"taskId": 7}))] {
+                params["_meta"] = json!({"example.com/x": 1});
+                if let Some(related) = &related {
+                    params["_meta"][RELATED] = related.clone();
+                }
+                it.peer.send(json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params})).await;
+                let answer = it.peer.receive().await;
+                let expected =
+                    related.filter(|related| related["taskId"] == "x").map(|_| json!({"taskId": "x"}));
+                let said = answer.value["result"].get("_meta").and_then(|meta| meta.get(RELATED));
+                assert_eq!(said, expected.as_ref(), "{method}: {answer:?}");
+            }
+        }
+        it.peer.respond(fetch.id(), said("done")).await;
+    };
+    said_once(&tokio::join!(handle.result(CallOptions::default()), serve).0.unwrap());
+    for request in
+        it.peer.transcript().iter().filter(|frame| frame.method().is_some_and(|it| it.starts_with("tasks/")))
+    {
+        assert_eq!(request.params()["_meta"].get(RELATED), None, "{request:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k1_184_no_task_of_another_version_is_named() {
+    let desk = Desk::new();
+    let options = SessionOptions::default().with_handler(Arc::clone(&desk) as _);
+    let it = legacy_in("2025-06-18", options, MemoryOptions::default()).await;
+    let mut params = form("who?");
+    params["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": "x"}});
+    it.peer.send(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params})).await;
+    assert_eq!(it.peer.receive().await.value["result"], accepted("who?"));
 }
 
 #[tokio::test(start_paused = true)]
