@@ -260,7 +260,8 @@ impl Opening {
     }
 
     fn modern_meta(&self, version: ProtocolVersion) -> Result<MetaMembers, DecodeError> {
-        MetaMembers::modern(version, &self.options.capabilities, Some(&self.options.client_info))
+        let client = self.options.names_client.then_some(&self.options.client_info);
+        MetaMembers::modern(version, &self.options.capabilities, client)
     }
 
     /// The connection has ended during the probe. Some legacy servers exit on a request they do not

@@ -3,7 +3,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use mcp_proto::{ClientCapabilities, Implementation, InputAnswers, Progress, RawJson, Redactor, extension};
+use mcp_proto::{
+    ClientCapabilities, Implementation, InputAnswers, Progress, RawJson, Redactor, TraceContext, extension,
+    meta_key,
+};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -48,6 +51,9 @@ pub struct SessionOptions {
     /// How often a call is sent again with the input that its server asks for; default 10.
     pub max_rounds: u32,
     pub(crate) handler: Option<HandlerRef>,
+    /// Whether requests of the modern era say who we are.
+    pub(crate) names_client: bool,
+    pub(crate) traces: Option<TraceSource>,
 }
 
 /// Which vocabulary a session speaks.
@@ -66,6 +72,10 @@ pub enum EraPolicy {
 #[derive(Debug, Clone)]
 pub struct IdSource(Arc<AtomicI64>);
 
+/// Knows where a call belongs in a distributed trace.
+#[derive(Clone)]
+pub(crate) struct TraceSource(Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>);
+
 /// What one call may do.
 #[derive(Clone, Default)]
 #[non_exhaustive]
@@ -81,6 +91,8 @@ pub struct CallOptions {
     pub progress: Option<ProgressHandler>,
     /// Further members of the request's `_meta`.
     pub(crate) meta: Vec<(String, RawJson)>,
+    /// Where the call belongs in a distributed trace.
+    pub(crate) trace: Option<Box<TraceContext>>,
     pub(crate) rounds: RoundMode,
     /// Whether the caller takes the task that the server may make of the call.
     pub(crate) takes_task: bool,
@@ -131,6 +143,8 @@ impl Default for SessionOptions {
             handler_quota: None,
             max_rounds: 10,
             handler: None,
+            names_client: true,
+            traces: None,
         }
     }
 }
@@ -140,6 +154,25 @@ impl SessionOptions {
     #[must_use]
     pub fn with_client_info(mut self, client_info: Implementation) -> Self {
         self.client_info = client_info;
+        self
+    }
+
+    /// Leaves out who we are wherever a server can do without: in the requests of the modern era.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic: `RequestMetaObject`.
+    #[must_use]
+    pub fn without_client_info(mut self) -> Self {
+        self.names_client = false;
+        self
+    }
+
+    /// Asks `source` where each call belongs in a distributed trace that does not say so itself, see
+    /// [`CallOptions::with_trace`]. It is asked where the call is made: there the current span is known.
+    #[must_use]
+    pub fn with_traces(mut self, source: impl Fn() -> Option<TraceContext> + Send + Sync + 'static) -> Self {
+        self.traces = Some(TraceSource(Arc::new(source)));
         self
     }
 
@@ -267,6 +300,19 @@ impl SessionOptions {
     }
 }
 
+impl TraceSource {
+    /// Where a call belongs that is made now, if anywhere.
+    pub(crate) fn current(&self) -> Option<TraceContext> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for TraceSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceSource").finish_non_exhaustive()
+    }
+}
+
 impl IdSource {
     /// Takes the next id.
     pub(crate) fn next(&self) -> i64 {
@@ -336,11 +382,24 @@ impl CallOptions {
         self
     }
 
+    /// Says where the call belongs in a distributed trace, whatever
+    /// [`SessionOptions::with_traces`] would say.
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, basic: `_meta` (SEP-414); harmless in every version.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(Box::new(trace));
+        self
+    }
+
     /// Adds a member to the request's `_meta`.
     ///
     /// # Errors
     ///
-    /// The key belongs to the protocol or was added before, or `value` has no JSON form.
+    /// The key belongs to the protocol (that of a trace too, see [`with_trace`](Self::with_trace)) or was
+    /// added before, or `value` has no JSON form.
     ///
     /// # Source
     ///
@@ -370,16 +429,19 @@ impl fmt::Debug for CallOptions {
             .field("timeout", &self.timeout)
             .field("began", &self.began)
             .field("progress", &self.progress.is_some())
+            .field("trace", &self.trace)
             .field("rounds", &self.rounds)
             .finish_non_exhaustive()
     }
 }
 
 fn is_reserved(key: &str) -> bool {
-    let Some((prefix, _)) = key.rsplit_once('/') else {
-        return key == mcp_proto::meta_key::PROGRESS_TOKEN;
-    };
-    matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp"))
+    meta_key::is_reserved(key) || key == meta_key::PROGRESS_TOKEN || is_of_trace(key)
+}
+
+/// Whether a member of `_meta` says where a call belongs in a trace.
+pub(crate) fn is_of_trace(key: &str) -> bool {
+    [meta_key::BAGGAGE, meta_key::TRACEPARENT, meta_key::TRACESTATE].contains(&key)
 }
 
 #[cfg(test)]
@@ -388,7 +450,8 @@ mod tests {
 
     #[test]
     fn keys_of_the_protocol_are_refused() {
-        for key in ["progressToken", "io.modelcontextprotocol/x", "com.mcp.tools/y"] {
+        for key in ["progressToken", "io.modelcontextprotocol/x", "com.mcp.tools/y", "traceparent", "baggage"]
+        {
             let refused = CallOptions::default().with_meta(key, &1).unwrap_err();
             assert_eq!(refused, MetaError::Reserved(key.to_owned()));
         }

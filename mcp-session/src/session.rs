@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_proto::{
-    Discover, Era, ListTools, LogLevel, Method, Paginated, Payload, PeerInfo, Ping, ProtocolVersion,
-    RejectedTool, Request, RequestId, SetLogLevel, code, encode_request, for_version,
+    DecodeError, Discover, Era, ListTools, LogLevel, MetaMembers, Method, Paginated, Payload, PeerInfo, Ping,
+    ProtocolVersion, RejectedTool, Request, RequestId, SetLogLevel, code, encode_request, for_version,
 };
 use mcp_transport::{CloseReason, CloseReport, Closed};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::Permit;
 use crate::inbox::SessionEvent;
 use crate::list::{ListLimits, Listed};
-use crate::options::{CallOptions, SessionOptions, TaskMode};
+use crate::options::{CallOptions, SessionOptions, TaskMode, TraceSource, is_of_trace};
 use crate::pending::{Patience, later};
 use crate::progress::ProgressLane;
 use crate::raw_params::RawParams;
@@ -45,6 +45,7 @@ pub(crate) struct Handle {
     call_limit: Duration,
     hard_limit: Duration,
     pub(crate) max_rounds: u32,
+    traces: Option<TraceSource>,
     /// The server has said that it does not know `ping`.
     lacks_ping: AtomicBool,
 }
@@ -56,6 +57,7 @@ impl Handle {
             call_limit: options.call_limit,
             hard_limit: options.hard_limit,
             max_rounds: options.max_rounds,
+            traces: options.traces.clone(),
             lacks_ping: AtomicBool::new(false),
         }
     }
@@ -377,7 +379,9 @@ impl Session {
         if !meta.is_empty() {
             let mut written = self.agreed.meta_names();
             written.extend(options.meta.iter().map(|(key, _)| key.clone()));
-            options.meta.extend(meta.into_iter().filter(|(key, _)| !written.contains(key)));
+            let is_written =
+                |key: &String| written.contains(key) || (options.trace.is_some() && is_of_trace(key));
+            options.meta.extend(meta.into_iter().filter(|(key, _)| !is_written(key)));
         }
         // A payload is one JSON value already; as a raw value it is copied into the frame as it is.
         match (rest, serde_json::from_str::<&RawValue>(params.as_str())) {
@@ -406,6 +410,23 @@ impl Session {
         RawCall::new(Arc::clone(&self.handle), id, method, start)
     }
 
+    /// The `_meta` of one call.
+    fn meta(&self, options: &CallOptions) -> Result<Arc<MetaMembers>, DecodeError> {
+        let meta = self.agreed.meta(&options.meta)?;
+        let trace = match (&options.trace, &self.handle.traces) {
+            (Some(trace), _) => meta.with_trace(trace),
+            // The parameters of a raw call may name a trace of their own.
+            (None, Some(source)) if !options.meta.iter().any(|(key, _)| is_of_trace(key)) => {
+                match source.current() {
+                    Some(trace) => meta.with_trace(&trace),
+                    None => return Ok(meta),
+                }
+            }
+            (None, _) => return Ok(meta),
+        };
+        trace.map(Arc::new)
+    }
+
     fn write<P: Serialize + ?Sized>(
         &self,
         id: i64,
@@ -424,8 +445,7 @@ impl Session {
         let patience = self.handle.patience(started, &options);
         let request_id = RequestId::from(id);
         let mut frame = self
-            .agreed
-            .meta(&options.meta)
+            .meta(&options)
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
         let tasks = self.agreed.task_mode(method, options.takes_task);

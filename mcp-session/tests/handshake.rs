@@ -193,6 +193,24 @@ async fn v20_nothing_but_answers_is_sent_before_initialize_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn v25_who_we_are_is_left_out_of_modern_requests_where_that_is_configured() {
+    let anonymous = SessionOptions::default().without_client_info();
+    let it = modern_with(anonymous.clone(), MemoryOptions::default()).await;
+    let mut call = ByHand::new(it.session.call(CallTool::new("x"), CallOptions::default()));
+    assert!(call.poll().is_pending());
+    it.peer.expect("tools/call").await;
+    for frame in it.peer.transcript() {
+        let meta = &frame.params()["_meta"];
+        assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+        assert_eq!(meta.get("io.modelcontextprotocol/clientInfo"), None);
+    }
+    assert_eq!(methods(&it.peer), ["server/discover", "tools/call"]);
+    // A legacy handshake cannot do without.
+    let it = legacy_with(anonymous, MemoryOptions::default()).await;
+    assert_eq!(it.peer.transcript()[0].params()["clientInfo"]["name"], "mcp-session");
+}
+
+#[tokio::test(start_paused = true)]
 async fn v30_of_the_versions_that_a_discovery_lists_one_that_both_speak_is_used_from_then_on() {
     let it = begin(EraPolicy::Auto);
     let probe = it.peer.expect("server/discover").await;

@@ -16,10 +16,11 @@ use std::num::NonZeroUsize;
 use mcp_proto::{
     CallTool, Complete, Discover, ErrorMeaning, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
     ListTools, Method, NotInVersion, Payload, Ping, ProtocolVersion, RawJson, ReadResource, Request,
-    Versioned,
+    TraceContext, Versioned,
 };
 use mcp_session::{
-    CallError, CallOptions, CallOutcome, EraPolicy, Gate, ListLimits, Session, SessionOptions, UnsupportedWhy,
+    CallError, CallOptions, CallOutcome, EraPolicy, Gate, ListLimits, MetaError, Session, SessionOptions,
+    UnsupportedWhy,
 };
 use mcp_transport::testing::MemoryOptions;
 use serde_json::json;
@@ -285,6 +286,61 @@ async fn b15_an_error_made_here_is_none_of_the_server_whatever_that_answers() {
     it.session.close(soon()).await;
     let error = it.session.call(CallTool::new("t"), CallOptions::default()).await.unwrap_err();
     assert!(error.is_session_gone() && !matches!(error, CallError::Peer(_)), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn x195_a_call_says_where_it_belongs_in_a_trace_and_no_source_overrules_it() {
+    const OWN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const CURRENT: &str = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    let own = TraceContext::new(OWN).unwrap().with_tracestate("a=1").unwrap().with_baggage("b=2").unwrap();
+    let sourced = SessionOptions::default().with_traces(|| TraceContext::new(CURRENT).ok());
+    let silent = SessionOptions::default().with_traces(|| None);
+    for (options, trace, expected) in [
+        (SessionOptions::default(), None, None),
+        (SessionOptions::default(), Some(own.clone()), Some(OWN)),
+        (silent.clone(), None, None),
+        (silent, Some(own.clone()), Some(OWN)),
+        (sourced.clone(), None, Some(CURRENT)),
+        (sourced, Some(own), Some(OWN)),
+    ] {
+        let modern = modern_with(options.clone(), MemoryOptions::default()).await;
+        let legacy = legacy_with(options, MemoryOptions::default()).await;
+        for it in [modern, legacy] {
+            let mut options = CallOptions::default().with_meta("example.com/x", &1).unwrap();
+            if let Some(trace) = &trace {
+                options = options.with_trace(trace.clone());
+            }
+            let mut call = ByHand::new(it.session.call(CallTool::new("t"), options));
+            assert!(call.poll().is_pending());
+            let request = it.peer.expect("tools/call").await;
+            let meta = &request.params()["_meta"];
+            assert_eq!(meta.get("traceparent").map(|trace| trace.as_str().unwrap()), expected);
+            let is_own = expected == Some(OWN);
+            assert_eq!(meta.get("tracestate"), is_own.then_some(&json!("a=1")));
+            assert_eq!(meta.get("baggage"), is_own.then_some(&json!("b=2")));
+            assert_eq!((&meta["example.com/x"], &meta["progressToken"]), (&json!(1), &request.value["id"]));
+        }
+    }
+    // What the parameters of a raw call say counts before the source, and what its options say before both.
+    for (trace, expected) in [(None, "raw"), (TraceContext::new(OWN).ok(), OWN)] {
+        let options = SessionOptions::default().with_traces(|| TraceContext::new(CURRENT).ok());
+        let it = legacy_with(options, MemoryOptions::default()).await;
+        let options = trace.into_iter().fold(CallOptions::default(), CallOptions::with_trace);
+        let params = Payload::encode(&json!({"_meta": {"traceparent": "raw", "k": 1}})).unwrap();
+        let mut call = ByHand::new(it.session.call_raw(Method::TOOLS_CALL, params, options));
+        assert!(call.poll().is_pending());
+        let request = it.peer.expect("tools/call").await;
+        let text = std::str::from_utf8(&request.frame).unwrap();
+        assert_eq!(text.matches("traceparent").count(), 1, "{text}");
+        assert_eq!(request.params()["_meta"]["traceparent"], expected);
+        assert_eq!(request.params()["_meta"]["k"], 1);
+    }
+    // Under these names there is nothing but what W3C gives a form.
+    for key in ["traceparent", "tracestate", "baggage"] {
+        let refused = CallOptions::default().with_meta(key, "anything").unwrap_err();
+        assert_eq!(refused, MetaError::Reserved(key.to_owned()));
+    }
+    assert!(TraceContext::new("anything").is_err());
 }
 
 #[tokio::test(start_paused = true)]
