@@ -386,9 +386,7 @@ impl Drop for RawCall {
         // Whoever takes the entry out ends the call; if somebody else has, there is nothing to do.
         let taken = self.handle.shared.table().remove(self.id);
         if let Some(mut entry) = taken {
-            let dispatch =
-                self.handle.shared.give_up(self.id, &mut entry, "the caller is gone", Farewell::Told);
-            tracing::debug!(request_id = self.id, method = %self.method, ?dispatch, "call dropped");
+            self.handle.shared.give_up(self.id, &mut entry, "the caller is gone", Farewell::Told);
         }
     }
 }

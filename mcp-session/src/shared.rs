@@ -314,9 +314,23 @@ impl Shared {
         if farewell == Farewell::Silent {
             entry.role.settle();
         }
-        if entry.slot.stop_sending() == Tried::No {
-            return Dispatch::NotSent;
-        }
+        let dispatch = match entry.slot.stop_sending() {
+            Tried::No => Dispatch::NotSent,
+            Tried::Yes => self.abandon(id, entry, reason, farewell),
+        };
+        let started = entry.origin.started;
+        tracing::debug!(
+            request_id = id,
+            reason,
+            ?dispatch,
+            elapsed_ms = started.elapsed().as_millis(),
+            "a request was given up"
+        );
+        dispatch
+    }
+
+    /// Has the transport give a request up that it has seen.
+    fn abandon(&self, id: i64, entry: &Entry, reason: &str, farewell: Farewell) -> Dispatch {
         let request_id = RequestId::from(id);
         let told = self.agreed.get().filter(|_| farewell == Farewell::Told);
         let notice =
@@ -337,7 +351,6 @@ impl Shared {
         for (id, mut entry) in expired {
             let waited = now.duration_since(entry.origin.started);
             let dispatch = self.give_up(id, &mut entry, "no answer in time", Farewell::Told);
-            tracing::debug!(request_id = id, ?dispatch, elapsed_ms = waited.as_millis(), "call timed out");
             self.answer(entry, Err(CallError::Timeout { dispatch, waited }));
         }
     }

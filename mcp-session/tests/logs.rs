@@ -13,6 +13,8 @@ mod support;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
+use mcp_proto::CallTool;
+use mcp_session::CallOptions;
 use serde_json::json;
 use support::*;
 use tracing::field::{Field, Visit};
@@ -93,4 +95,38 @@ async fn a_session_that_goes_well_warns_of_nothing() {
     it.driver.await.unwrap();
     assert_eq!(lines.at(Level::WARN), [] as [&str; 0]);
     assert_eq!(lines.at(Level::ERROR), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s99_why_a_request_is_cancelled_is_told_to_the_server_and_logged() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let it = legacy().await;
+    let call = |timeout| {
+        let options = CallOptions::default().with_timeout(seconds(timeout));
+        ByHand::new(it.session.call(CallTool::new("t"), options))
+    };
+    let (mut timed_out, mut dropped, mut closed) = (call(1), call(9), call(9));
+    let mut ids = Vec::new();
+    for call in [&mut timed_out, &mut dropped, &mut closed] {
+        assert!(call.poll().is_pending());
+        ids.push(it.peer.expect("tools/call").await.value["id"].clone());
+    }
+    tokio::time::sleep(seconds(2)).await;
+    drop(dropped);
+    it.session.close(soon()).await;
+    let cancels: Vec<_> = it
+        .peer
+        .transcript()
+        .into_iter()
+        .filter(|frame| frame.method() == Some("notifications/cancelled"))
+        .collect();
+    let reasons = ["no answer in time", "the caller is gone", "the session is closing"];
+    assert_eq!(cancels.len(), reasons.len());
+    let logged = lines.at(Level::DEBUG);
+    for ((cancel, id), reason) in cancels.iter().zip(&ids).zip(reasons) {
+        assert_eq!((&cancel.params()["requestId"], &cancel.params()["reason"]), (id, &json!(reason)));
+        let is_told = |line: &&String| line.contains(&format!("request_id={id} ")) && line.contains(reason);
+        assert_eq!(logged.iter().filter(is_told).count(), 1, "{reason}: {logged:#?}");
+    }
 }
