@@ -1022,13 +1022,12 @@ async fn s104_a_flood_of_progress_of_a_task_is_shown_at_most_twenty_times_a_seco
         }
         answer_poll(&it.peer, task("completed", json!({}))).await;
         let fetch = it.peer.expect("tasks/result").await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
         it.peer.respond(fetch.id(), said("done")).await;
     };
     tokio::join!(handle.result(CallOptions::default()), flood).0.unwrap();
     let seen = seen.lock().unwrap();
     assert!((15..=22).contains(&seen.len()), "{}", seen.len());
-    assert_eq!(seen.last(), Some(&9999.0), "the newest");
+    assert_eq!(seen.last(), Some(&9999.0), "the newest, though it came too soon after the one before");
 }
 
 #[tokio::test(start_paused = true)]

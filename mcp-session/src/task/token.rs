@@ -17,7 +17,8 @@ use crate::progress::ProgressLane;
 ///             report: the newest waits, what is under way is prolonged
 ///               ┌───┐
 ///               ▼   │
-///   begin ──▶ told ─┴──▶ forgotten    the task is over, or nobody has its token any more
+///   begin ──▶ told ─┴──▶ over ──▶ forgotten    with the last one who has its token
+///               └─────────────────────▲
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct TaskTokens(Mutex<Vec<Told>>);
@@ -26,6 +27,7 @@ pub(crate) struct TaskTokens(Mutex<Vec<Told>>);
 struct Told {
     token: i64,
     task_id: String,
+    is_over: bool,
     holders: usize,
     /// The value of the newest progress, seen or not, since the request was sent.
     reached: Option<f64>,
@@ -59,6 +61,7 @@ impl TaskTokens {
         self.lock().push(Told {
             token,
             task_id: task_id.to_owned(),
+            is_over: false,
             holders: 1,
             reached,
             unseen: None,
@@ -71,7 +74,7 @@ impl TaskTokens {
     /// One more token of a task that is told of, by the name that the server has given it.
     pub(crate) fn of(self: &Arc<Self>, task_id: &str) -> Option<Arc<TaskToken>> {
         let mut told = self.lock();
-        let told = told.iter_mut().find(|told| told.task_id == task_id)?;
+        let told = told.iter_mut().find(|told| told.task_id == task_id && !told.is_over)?;
         told.holders += 1;
         let (token, arrived) = (told.token, Arc::clone(&told.arrived));
         Some(Arc::new(TaskToken { tokens: Arc::clone(self), token, arrived }))
@@ -81,7 +84,7 @@ impl TaskTokens {
     pub(crate) fn report(&self, token: i64, progress: Progress) -> Option<Vec<i64>> {
         let mut told = self.lock();
         let told = told.iter_mut().find(|told| told.token == token)?;
-        if told.reached.is_some_and(|reached| progress.progress <= reached) {
+        if told.is_over || told.reached.is_some_and(|reached| progress.progress <= reached) {
             return None;
         }
         told.reached = Some(progress.progress);
@@ -99,7 +102,7 @@ impl TaskTokens {
 impl TaskToken {
     /// The task is over, and so is its progress.
     pub(crate) fn end(&self) {
-        self.tokens.lock().retain(|told| told.token != self.token);
+        self.change(|told| told.is_over = true);
     }
 
     /// The request `question` about the task is about to be sent.
@@ -110,20 +113,25 @@ impl TaskToken {
 
     /// Does `work`, and shows meanwhile what progress the task makes, as that of a call is shown.
     pub(crate) async fn shown<T>(&self, handler: ProgressHandler, work: impl Future<Output = T>) -> T {
-        let mut showing = pin!(self.show(handler));
+        let mut showing = pin!(self.show(Arc::clone(&handler)));
         let mut work = pin!(work);
-        poll_fn(|cx| {
+        let done = poll_fn(|cx| {
             // First: progress that comes together with the end is shown before it.
             let Poll::Pending = showing.as_mut().poll(cx);
             work.as_mut().poll(cx)
         })
-        .await
+        .await;
+        // What was held back for its pace: nothing comes after it.
+        if let Some(progress) = self.unseen() {
+            handler(progress);
+        }
+        done
     }
 
     async fn show(&self, handler: ProgressHandler) -> Infallible {
         let mut lane = ProgressLane::new(handler);
         loop {
-            if let Some(progress) = self.change(|told| told.unseen.take()).flatten() {
+            if let Some(progress) = self.unseen() {
                 lane.deliver(progress);
             }
             self.arrived.notified().await;
@@ -131,7 +139,10 @@ impl TaskToken {
         }
     }
 
-    /// Nothing is there any more once the task is over.
+    fn unseen(&self) -> Option<Progress> {
+        self.change(|told| told.unseen.take()).flatten()
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Told) -> T) -> Option<T> {
         let mut told = self.tokens.lock();
         told.iter_mut().find(|told| told.token == self.token).map(change)
@@ -200,7 +211,6 @@ mod tests {
         assert_eq!(tokens.report(7, progress(4.0)), Some(vec![11]));
         drop(other);
         assert_eq!(tokens.report(7, progress(5.0)), Some(Vec::new()));
-        let unseen = token.change(|told| told.unseen.take()).flatten();
-        assert_eq!(unseen.map(|progress| progress.progress), Some(5.0), "the newest alone waits");
+        assert_eq!(token.unseen().map(|progress| progress.progress), Some(5.0), "the newest alone waits");
     }
 }
