@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_session::Session;
-use mcp_transport::{CloseReport, Connector, Ending};
+use mcp_transport::{AuthFailure, AuthFailureKind, CloseReport, Connector, Ending};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::connection::{Link, News, Turn, prepare};
+use crate::errands::{Errand, Errands};
 use crate::failure::Failure;
 use crate::jitter::Jitter;
 use crate::machine::{Action, Event, Loss, Machine};
@@ -33,6 +34,8 @@ pub(crate) struct Actor {
     link: Option<Link>,
     /// Its task: one at a time.
     tasks: JoinSet<Option<CloseReport>>,
+    /// What is done about credentials meanwhile.
+    errands: Errands,
     last_error: Option<Arc<Failure>>,
     /// The connection on which nothing is told unasked, though it should be.
     degraded: Option<u64>,
@@ -56,6 +59,7 @@ struct Stopping {
 /// One thing that the actor has to deal with.
 enum Input {
     Drained(u64),
+    Errand(Errand),
     Joined(Result<Option<CloseReport>, JoinError>),
     News(News),
     Time,
@@ -68,6 +72,7 @@ impl Actor {
         let jitter = Jitter::for_server(server.runtime.seed, &server.name);
         Self {
             machine: Machine::new(server.options.policy(server.runtime.options.drain), jitter),
+            errands: Errands::new(server.authorizer.clone()),
             server,
             connector,
             predecessor,
@@ -103,6 +108,7 @@ impl Actor {
         while !self.is_finished {
             match self.next().await {
                 Input::Drained(generation) => self.on_drained(generation),
+                Input::Errand(errand) => self.on_errand(errand),
                 Input::Joined(joined) => self.on_joined(joined),
                 Input::News(news) => self.on_news(news),
                 Input::Time => self.on_time(),
@@ -112,6 +118,7 @@ impl Actor {
                 }
             }
         }
+        self.close_authorizer().await;
         self.conclude();
     }
 
@@ -130,6 +137,7 @@ impl Actor {
             (wishes, number) = self.server.orders.next() => Input::Wishes(wishes, number),
             news = next_news(news) => Input::News(news),
             Some(joined) = self.tasks.join_next() => Input::Joined(joined),
+            errand = self.errands.next() => Input::Errand(errand),
             generation = drained(&self.server, self.draining, tasks) => Input::Drained(generation),
             () = timer::until(deadline) => Input::Time,
         }
@@ -164,8 +172,11 @@ impl Actor {
         if let Some((generation, is_degraded)) = wishes.degraded {
             self.on_degraded(generation, is_degraded);
         }
-        if let Some(generation) = wishes.unauthorized {
-            self.on_unauthorized(generation);
+        if let Some((generation, failure)) = wishes.unauthorized {
+            self.on_unauthorized(generation, failure);
+        }
+        if wishes.login && !self.is_ending() {
+            self.errands.have_login(self.server.desk.is_wanted());
         }
         if let Some(link) = self.link.as_ref().filter(|link| Some(link.generation) == wishes.suspect) {
             link.suspect();
@@ -186,12 +197,27 @@ impl Actor {
         }
     }
 
-    fn on_unauthorized(&mut self, generation: u64) {
+    fn on_unauthorized(&mut self, generation: u64, failure: Option<AuthFailure>) {
+        let is_config = failure.as_ref().is_some_and(|failure| failure.kind == AuthFailureKind::Config);
         if self.machine.state() == (State::Ready { generation }) {
-            tracing::warn!(server = %self.server.name, generation, "a call was refused: the server wants credentials");
-            self.last_error = Some(Arc::new(Failure::Unauthorized));
+            let why = failure.as_ref().map(|failure| failure.message.as_str());
+            tracing::warn!(server = %self.server.name, generation, why, "a call was refused: the server wants credentials");
+            let failure = failure.map_or(Failure::Unauthorized, Failure::Authorization);
+            self.last_error = Some(Arc::new(failure));
         }
-        self.feed(Event::Unauthorized(generation));
+        self.feed(if is_config { Event::Misconfigured(generation) } else { Event::Unauthorized(generation) });
+    }
+
+    fn on_errand(&mut self, errand: Errand) {
+        let is_renewed = !matches!(errand, Errand::Login(Err(_)));
+        if is_renewed && !self.is_ending() {
+            tracing::info!(server = %self.server.name, "there are new credentials");
+            self.feed(Event::Wake);
+        }
+        // Whoever waits for it looks at the state next.
+        if let Errand::Login(result) = errand {
+            self.server.on_login_over(result);
+        }
     }
 
     fn on_stop(&mut self) {
@@ -204,6 +230,7 @@ impl Actor {
                     shutdown.unwrap_or_else(|| StopPlan::new(Instant::now(), limits.drain, limits.total));
                 let report = ServerReport::new(Arc::clone(&self.server.name));
                 self.stopping = Some(Stopping { plan, report, is_aborted: false, is_excused: false });
+                self.errands.drop_all();
                 self.feed(Event::Stop);
             }
         }
@@ -355,6 +382,7 @@ impl Actor {
                 }
             }
             if self.machine.state() != before {
+                self.errands.watch_credentials(self.machine.state() == State::NeedsAuth);
                 self.announce();
             }
         }
@@ -434,6 +462,17 @@ impl Actor {
                 matches!(state, State::Ready { generation } if self.degraded == Some(generation));
             status.last_error.clone_from(&self.last_error);
         });
+    }
+
+    /// Lets what must not be cut off come to its end, in the time that is left.
+    async fn close_authorizer(&mut self) {
+        let Some(stopping) = &mut self.stopping else { return };
+        let (by, end_by) = (stopping.plan.abort_at, stopping.plan.end_by);
+        let unfinished = self.errands.close(by, end_by).await;
+        if unfinished > 0 {
+            let what = format!("{unfinished} tasks of the authorization");
+            stopping.report.exceed(StopStep::Finish, stopping.plan.began.elapsed(), what);
+        }
     }
 
     /// Nothing is left: hands the report over.

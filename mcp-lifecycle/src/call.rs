@@ -6,11 +6,12 @@ use mcp_session::{
     CallOptions, CallOutcome, GateError, ListKind, ListLimits, Listed, LiveSession, StartedTask,
     SubscribeOptions, Subscription, Truncated, UnsupportedWhy,
 };
-use mcp_transport::{CloseReason, Dispatch, Rejection};
+use mcp_transport::{AuthFailureKind, CloseReason, Dispatch, Rejection};
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
 
 use crate::account::Account;
+use crate::authorizer::Needs;
 use crate::breaker::Admission;
 use crate::call_counters::CallEnd;
 use crate::error::{CallError, WaitingFor};
@@ -29,6 +30,18 @@ enum Repeat {
     Safe,
 }
 
+/// Most logins that one call waits for: one that joins another's may need one for itself.
+const MAX_LOGINS: u32 = 2;
+
+/// Whether a person may be asked because of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// If the server has an [`Authorizer`](crate::Authorizer) that may.
+    IfAllowed,
+    /// Nobody waits for it.
+    Never,
+}
+
 /// What the soft limit of a call holds for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
@@ -42,12 +55,13 @@ enum Clock {
 #[derive(Debug)]
 pub(crate) struct Target {
     server: Arc<Server>,
+    ask: Ask,
     entry: Entry,
 }
 
 impl Target {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
-        Self { server, entry: Entry::First }
+    pub(crate) fn new(server: Arc<Server>, ask: Ask) -> Self {
+        Self { server, ask, entry: Entry::First }
     }
 
     /// Goes on to the server that has taken the place of this one, if that is what the `error` says and
@@ -157,6 +171,13 @@ struct Path<'a> {
     entry: Entry,
     /// Its place among those that wait, for as long as it does.
     waiting: Option<Place<'a>>,
+    may_ask: bool,
+    /// The logins of the server that had ended when this attempt was begun.
+    logins: u64,
+    /// How many logins the call has waited for.
+    asked: u32,
+    /// The time that nobody but the call itself has set; it stands still while a person is asked.
+    is_own_deadline: bool,
     _place: Place<'a>,
     _use: Option<Use<'a>>,
     _probe: Option<Probe<'a>>,
@@ -206,9 +227,10 @@ impl<'a> Path<'a> {
         name: Option<&str>,
         options: CallOptions,
     ) -> Result<Self, CallError> {
-        let Target { server, entry } = target;
+        let Target { server, ask, entry } = target;
         let admitted = Self::admit(server, *entry, method, name, options);
-        admitted.inspect_err(|error| count(server, error))
+        let asks = |path: Self| Self { may_ask: path.may_ask && *ask == Ask::IfAllowed, ..path };
+        admitted.map(asks).inspect_err(|error| count(server, error))
     }
 
     fn admit(
@@ -242,6 +264,7 @@ impl<'a> Path<'a> {
             Some(deadline) => deadline.saturating_duration_since(started),
             None => limits.call_limit,
         });
+        let is_own_deadline = options.deadline.is_none();
         let hard = *options.deadline.get_or_insert_with(|| later(started, limits.hard_limit));
         let is_declared = name.is_some_and(|name| server.options.idempotent_tools.contains(name));
         let is_safe = method.is_idempotent() || (method == Method::TOOLS_CALL && is_declared);
@@ -261,6 +284,10 @@ impl<'a> Path<'a> {
             strikes,
             entry,
             waiting: None,
+            may_ask: server.authorizer.as_ref().is_some_and(|authorizer| authorizer.may_ask()),
+            logins: server.desk.ended(),
+            asked: 0,
+            is_own_deadline,
             _place: place,
             _use: server.begin_use(),
             _probe: probe,
@@ -271,6 +298,13 @@ impl<'a> Path<'a> {
         self.clock = clock;
         self.begin_attempt();
         self
+    }
+
+    /// The request is about to be sent once more.
+    fn begin_repeat(&mut self) {
+        self.begin_attempt();
+        self.strikes = self.server.account().breaker.total();
+        self.logins = self.server.desk.ended();
     }
 
     /// From here on the soft limit holds anew, if it holds for each attempt.
@@ -329,6 +363,18 @@ impl<'a> Path<'a> {
                             continue;
                         }
                     }
+                    if let mcp_session::CallError::Http(rejection) = &error {
+                        match self.after_refusal(generation, rejection).await {
+                            Some(Ok(())) => {
+                                self.server.count_repeat();
+                                self.begin_repeat();
+                                gone = None;
+                                continue;
+                            }
+                            Some(Err(error)) => return Err(self.unfinished.end(error)),
+                            None => {}
+                        }
+                    }
                     let Some(pause) = self.pause_before_repeat(&error, attempts) else {
                         let is_harmless = error.outcome() == CallOutcome::NotSent || error.is_session_gone();
                         let earlier = self.unknown.take().filter(|_| is_harmless);
@@ -338,8 +384,7 @@ impl<'a> Path<'a> {
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
                     self.server.count_repeat();
                     self.wait(pause).await;
-                    self.begin_attempt();
-                    self.strikes = self.server.account().breaker.total();
+                    self.begin_repeat();
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
                         self.unknown = Some((generation, error));
@@ -380,10 +425,18 @@ impl<'a> Path<'a> {
                 State::Dormant { .. } => self.server.orders.give(|wishes| wishes.demand = true),
                 state => {
                     if let Err(refused) = refuse_for_state(self.server, state) {
-                        if !self.server.catch_up(state, self.by).await {
-                            return Err(refused);
+                        if self.server.catch_up(state, self.by).await {
+                            continue;
                         }
-                        continue;
+                        let login = match state {
+                            State::NeedsAuth => self.log_in(Needs::Login).await,
+                            _ => None,
+                        };
+                        match login {
+                            Some(Ok(())) => continue,
+                            Some(Err(why)) => return Err(needs_auth(self.server, Some(why))),
+                            None => return Err(refused),
+                        }
                     }
                 }
             }
@@ -417,6 +470,79 @@ impl<'a> Path<'a> {
         Ok(())
     }
 
+    /// Does something about the authorization of a request that the server has refused. Answers how that
+    /// went: the request is to be sent again, or the call has failed; `None` if it was about something else.
+    async fn after_refusal(
+        &mut self,
+        generation: u64,
+        rejection: &Rejection,
+    ) -> Option<Result<(), CallError>> {
+        let needs = Needs::of(rejection)?;
+        let logged_in = match needs {
+            Needs::Login | Needs::WiderScope => self.log_in(needs).await,
+            Needs::Config | Needs::Patience => None,
+        };
+        if let Some(Ok(())) = logged_in {
+            return Some(Ok(()));
+        }
+        self.server.on_refused(generation, rejection);
+        let server = Arc::clone(&self.server.name);
+        let failure = rejection.auth.as_ref();
+        match needs {
+            Needs::Config | Needs::Patience => None,
+            Needs::Login => {
+                let told = failure.map(|failure| failure.message.clone());
+                let reason = logged_in.and_then(Result::err).or(told);
+                Some(Err(CallError::NeedsAuth { server, outcome: CallOutcome::Rejected, reason }))
+            }
+            Needs::WiderScope => {
+                let required = failure.and_then(|failure| match &failure.kind {
+                    AuthFailureKind::InsufficientScope(required) => Some(required.clone()),
+                    _ => None,
+                });
+                Some(Err(CallError::InsufficientScope { server, method: self.method.clone(), required }))
+            }
+        }
+    }
+
+    /// Waits for a login, if one may be asked for and can help: `None` if not, else why there is none.
+    ///
+    /// The clock of the call stands still meanwhile: a person is not bound by it. A deadline that the caller
+    /// has set is kept all the same.
+    async fn log_in(&mut self, needs: Needs) -> Option<Result<(), String>> {
+        let most = if needs == Needs::WiderScope { MAX_LOGINS } else { 1 };
+        // One that was sent already finds a place in any case.
+        if !self.may_ask || self.asked >= most || self.wait_in_line().is_err() {
+            return None;
+        }
+        self.asked += 1;
+        let began = Instant::now();
+        let login = self.server.log_in(self.logins);
+        let ended = match self.options.deadline.filter(|_| !self.is_own_deadline) {
+            Some(deadline) => timeout_at(deadline, login).await,
+            None => Ok(login.await),
+        };
+        self.logins = self.server.desk.ended();
+        self.stand_still(began.elapsed());
+        match ended {
+            Ok(Some(Err(failed))) => Some(Err(failed.0)),
+            // Or the state says what has come in between.
+            Ok(Some(Ok(())) | None) => Some(Ok(())),
+            Err(_) => Some(Err("the time was up before somebody had logged in".to_owned())),
+        }
+    }
+
+    /// This time does not count.
+    fn stand_still(&mut self, time: Duration) {
+        self.started = later(self.started, time);
+        self.by = later(self.by, time);
+        if self.is_own_deadline {
+            self.options.deadline = self.options.deadline.map(|deadline| later(deadline, time));
+        } else {
+            self.by = self.options.deadline.map_or(self.by, |deadline| deadline.min(self.by));
+        }
+    }
+
     /// The options of one attempt: what the call has waited counts against its soft limit, until the
     /// server reports progress.
     fn options_for_now(&self) -> CallOptions {
@@ -438,8 +564,10 @@ impl<'a> Path<'a> {
     /// How long a server that is overloaded or failing is left alone: a random time, or longer if it
     /// asks for that. Waiting beyond the end of the call would be for nothing.
     fn pause_for(&self, rejection: &Rejection, attempts: u32) -> Option<Duration> {
+        // Whatever the operation is, a request without an authorization has not run.
+        let is_unauthorized = Needs::of(rejection) == Some(Needs::Patience);
         let passes = is_rate_limit(rejection) || is_failure(rejection);
-        if !passes || self.repeat == Repeat::Never {
+        if !is_unauthorized && (!passes || self.repeat == Repeat::Never) {
             return None;
         }
         let mut account = self.server.account();
@@ -547,9 +675,6 @@ impl<'a> Path<'a> {
             | Error::FrameTooLarge { dispatch: Dispatch::MayHaveLeft, .. } => {
                 self.server.change_account(Account::on_answer);
             }
-            Error::Http(rejection) if rejection.wants_authorization() => {
-                self.server.orders.give(|wishes| Wishes::raise(&mut wishes.unauthorized, generation));
-            }
             Error::Http(rejection) if is_failure(rejection) => self.server.on_failure(self.strikes),
             Error::Http(rejection) if is_answer(rejection) => self.server.change_account(Account::on_answer),
             _ => {}
@@ -568,9 +693,6 @@ impl<'a> Path<'a> {
             if self.server.was_switched_off(generation) {
                 return CallError::Disabled { server, outcome: error.outcome() };
             }
-        }
-        if error.wants_authorization() {
-            return CallError::NeedsAuth { server, outcome: error.outcome() };
         }
         CallError::Session { server, method: self.method.clone(), error }
     }
@@ -618,13 +740,22 @@ fn is_answer(rejection: &Rejection) -> bool {
     matches!(rejection.status, 400..=499) && !matches!(rejection.status, 401 | 403)
 }
 
+/// The error of a call that was not sent for want of credentials.
+pub(crate) fn needs_auth(server: &Server, reason: Option<String>) -> CallError {
+    CallError::NeedsAuth { server: Arc::clone(&server.name), outcome: CallOutcome::NotSent, reason }
+}
+
 /// Refuses the call if waiting does not help in this state.
 fn refuse_for_state(server: &Server, state: State) -> Result<(), CallError> {
     let name = || Arc::clone(&server.name);
     match state {
         State::Disabled => Err(CallError::Disabled { server: name(), outcome: CallOutcome::NotSent }),
         State::Draining | State::Stopped => Err(server.over(CallOutcome::NotSent)),
-        State::NeedsAuth => Err(CallError::NeedsAuth { server: name(), outcome: CallOutcome::NotSent }),
+        State::NeedsAuth => {
+            let failure = server.last_error();
+            let told = failure.as_ref().and_then(|failure| failure.authorization());
+            Err(needs_auth(server, told.map(|failure| failure.message.clone())))
+        }
         State::Parked { why, next_probe } => Err(CallError::Parked {
             server: name(),
             why,

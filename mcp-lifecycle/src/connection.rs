@@ -375,7 +375,9 @@ async fn watch_health(server: &Server, session: &Session, suspicion: &Suspicion)
             Ok(()) => keepalive.on_answer(Instant::now()),
             // The end of the session is not ours to report.
             Err(error) if error.is_session_gone() => return std::future::pending().await,
-            Err(error) if error.wants_authorization() => return Failure::Unauthorized,
+            Err(CallError::Http(rejection)) if rejection.wants_authorization() => {
+                return rejection.auth.map_or(Failure::Unauthorized, Failure::Authorization);
+            }
             Err(error) => {
                 let heard = session.counters().frames != frames;
                 tracing::debug!(server = %server.name, %error, heard, "no answer to a probe");

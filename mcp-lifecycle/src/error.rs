@@ -8,6 +8,9 @@ use mcp_session::CallOutcome;
 use crate::failure::Failure;
 use crate::state::ParkReason;
 
+/// How much of the scopes that a server asks for a message shows, in bytes.
+const SHOWN_SCOPE_BYTES: usize = 200;
+
 /// A call through a supervisor ended without a value. Names the server and what can be done.
 ///
 /// [`outcome`](Self::outcome) tells whether the server can have acted on the request.
@@ -31,14 +34,28 @@ pub enum CallError {
         /// over.
         outcome: CallOutcome,
     },
+    /// The server accepts the credentials, but not for this request, on which it has not acted. Log in for
+    /// more; other calls may be made meanwhile.
+    #[error("server {server:?}, {method}: a wider scope is needed{}; log in for that", named(.required))]
+    InsufficientScope {
+        /// The server.
+        server: Arc<str>,
+        /// The operation.
+        method: Method,
+        /// All scopes that are needed, separated by spaces, as far as that is known. Untrusted; the message
+        /// shows the first 200 bytes, escaped.
+        required: Option<String>,
+    },
     /// The server wants credentials, or others than it got; it has not acted on the request. Log in, then
     /// [wake](crate::ServerHandle::wake) it.
-    #[error("server {server:?} wants credentials; log in first")]
+    #[error("server {server:?} wants credentials{}; log in first", because(.reason.as_deref()))]
     NeedsAuth {
         /// The server.
         server: Arc<str>,
         /// Not sent, or rejected if this very call was refused.
         outcome: CallOutcome,
+        /// Why there are none, as far as that is known.
+        reason: Option<String>,
     },
     /// Too many calls are waiting; nothing was sent. Try again later.
     #[error("server {server:?} is overloaded: too many calls are waiting")]
@@ -130,6 +147,7 @@ impl CallError {
             | Self::Removed { outcome, .. }
             | Self::Replaced { outcome, .. }
             | Self::ShuttingDown { outcome, .. } => *outcome,
+            Self::InsufficientScope { .. } => CallOutcome::Rejected,
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Parked { .. }
@@ -143,6 +161,7 @@ impl CallError {
         match self {
             Self::CircuitOpen { server, .. }
             | Self::Disabled { server, .. }
+            | Self::InsufficientScope { server, .. }
             | Self::NeedsAuth { server, .. }
             | Self::Overloaded { server }
             | Self::Parked { server, .. }
@@ -181,6 +200,7 @@ impl CallError {
             | Self::Parked { .. }
             | Self::Timeout { .. } => true,
             Self::Disabled { .. }
+            | Self::InsufficientScope { .. }
             | Self::NeedsAuth { .. }
             | Self::Removed { .. }
             | Self::ShuttingDown { .. } => false,
@@ -237,6 +257,15 @@ fn after(retry_in: Duration) -> String {
         0 => "; another call is trying whether it works again".to_owned(),
         seconds => format!("; try again in {seconds} s"),
     }
+}
+
+fn named(required: &Option<String>) -> String {
+    let shown = required.as_ref().map(|scopes| mcp_proto::escape(scopes, SHOWN_SCOPE_BYTES));
+    shown.map(|scopes| format!(" ({scopes})")).unwrap_or_default()
+}
+
+fn because(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(" ({reason})")).unwrap_or_default()
 }
 
 fn cause(failure: Option<&Arc<Failure>>) -> String {

@@ -4,8 +4,9 @@ use std::time::Duration;
 use mcp_proto::Method;
 use mcp_proto::probe::ProbeFailure;
 use mcp_session::{CallError, HandshakeError};
-use mcp_transport::{CloseReason, Closed, ConnectError};
+use mcp_transport::{AuthFailure, CloseReason, Closed, ConnectError, Rejection};
 
+use crate::authorizer::loss_of_refusal;
 use crate::machine::Loss;
 
 /// Why a connection could not be made, or broke.
@@ -15,6 +16,9 @@ use crate::machine::Loss;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
+    /// A call was refused, as there is no authorization that the server would accept.
+    #[error("{0}")]
+    Authorization(AuthFailure),
     /// The connection could not be opened.
     #[error("{0}")]
     Connect(ConnectError),
@@ -83,11 +87,22 @@ impl Failure {
             Self::Handshake(HandshakeError::Timeout) | Self::Timeout { .. } => {
                 Some("check that its command starts an MCP server, or give it more time to connect")
             }
-            Self::Handshake(_)
+            Self::Authorization(_)
+            | Self::Handshake(_)
             | Self::List { .. }
             | Self::Panicked
             | Self::Unauthorized
             | Self::Unresponsive { .. } => None,
+        }
+    }
+
+    /// What is known about the authorization that was missing.
+    pub(crate) fn authorization(&self) -> Option<&AuthFailure> {
+        match self {
+            Self::Authorization(failure) => Some(failure),
+            Self::Handshake(HandshakeError::Http(rejection))
+            | Self::List { error: CallError::Http(rejection), .. } => rejection.auth.as_ref(),
+            _ => None,
         }
     }
 
@@ -100,30 +115,23 @@ impl Failure {
             Self::Handshake(HandshakeError::Closed(closed)) => loss_of(closed),
             Self::Handshake(error) if error.is_permanent() => Loss::Refused,
             Self::Handshake(HandshakeError::Timeout) => Loss::Transient,
-            Self::Handshake(error) => match http_status(error) {
-                Some(401 | 403) => Loss::Auth,
-                Some(429 | 500..) => Loss::Transient,
-                _ => Loss::Rejected,
-            },
+            Self::Handshake(HandshakeError::Http(rejection)) => {
+                loss_of_refusal(rejection).unwrap_or(Loss::Rejected)
+            }
+            Self::Handshake(HandshakeError::Probe(
+                ProbeFailure::Authorization(status) | ProbeFailure::Status(status),
+            )) => loss_of_refusal(&Rejection::new(*status)).unwrap_or(Loss::Rejected),
+            Self::Handshake(_) => Loss::Rejected,
             Self::Lost(closed) => loss_of(closed),
-            Self::List { error, .. } if error.wants_authorization() => Loss::Auth,
-            Self::Unauthorized => Loss::Auth,
+            Self::List { error: CallError::Http(rejection), .. } => {
+                loss_of_refusal(rejection).unwrap_or(Loss::Transient)
+            }
+            Self::Authorization(_) | Self::Unauthorized => Loss::Auth,
             Self::Connect(_) | Self::Timeout { stage: Stage::Opening, .. } => Loss::Unreachable,
             Self::List { .. } | Self::Panicked | Self::Timeout { .. } | Self::Unresponsive { .. } => {
                 Loss::Transient
             }
         }
-    }
-}
-
-/// The HTTP status that ended a handshake.
-fn http_status(error: &HandshakeError) -> Option<u16> {
-    match error {
-        HandshakeError::Http(rejection) => Some(rejection.status),
-        HandshakeError::Probe(ProbeFailure::Authorization(status) | ProbeFailure::Status(status)) => {
-            Some(*status)
-        }
-        _ => None,
     }
 }
 

@@ -131,8 +131,8 @@ impl Follower<'_> {
 
     /// A server that wants other credentials wants them for everything, as when it says so to a call.
     fn tell_unauthorized(&self, error: &CallError) {
-        if error.wants_authorization() {
-            self.server.orders.give(|wishes| Wishes::raise(&mut wishes.unauthorized, self.generation));
+        if let CallError::Http(rejection) = error {
+            self.server.on_refused(self.generation, rejection);
         }
     }
 

@@ -9,7 +9,7 @@ use mcp_session::{
 };
 use tokio::time::Instant;
 
-use crate::call::Target;
+use crate::call::{Ask, Target};
 use crate::error::CallError;
 use crate::server::Server;
 use crate::state::{DormantReason, State};
@@ -217,7 +217,7 @@ async fn open(
         }
         server.moved_since(seen).await;
     }
-    crate::call::subscribe(&Target::new(server), filter, options).await
+    crate::call::subscribe(&Target::new(server, Ask::Never), filter, options).await
 }
 
 fn is_over(state: State) -> bool {

@@ -2,15 +2,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use mcp_proto::{CallTool, CallToolResult, Method, Paginated, PeerInfo, Request, SubscriptionFilter};
-use mcp_session::{CallOptions, ListLimits, Listed, StartedTask, SubscribeOptions, Subscription};
+use mcp_session::{
+    CallOptions, CallOutcome, ListLimits, Listed, StartedTask, SubscribeOptions, Subscription,
+};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::Target;
+use crate::call::{Ask, Target, needs_auth};
 use crate::error::CallError;
 use crate::following::Following;
 use crate::lists::Lists;
 use crate::server::Server;
+use crate::state::State;
 use crate::status::ServerStatus;
 
 /// One supervised server: makes calls and gives orders. Cheap to clone; owns nothing.
@@ -34,7 +37,7 @@ impl ServerHandle {
     }
 
     fn target(&self) -> Target {
-        Target::new(self.newest())
+        Target::new(self.newest(), Ask::IfAllowed)
     }
 
     /// The name of the server.
@@ -53,7 +56,10 @@ impl ServerHandle {
     ///
     /// # Errors
     ///
-    /// See [`CallError`]. A server that is parked, disabled or without credentials refuses at once.
+    /// See [`CallError`]. A server that is parked, disabled or without credentials refuses at once. Where the
+    /// [`Authorizer`](crate::Authorizer) of the server may ask a person, a call that needs credentials waits
+    /// for a login, which is one for all that do; its own time stands still meanwhile, but for a `deadline`
+    /// of the options. A request that was refused is sent once more then.
     ///
     /// # Cancel safety
     ///
@@ -284,6 +290,32 @@ impl ServerHandle {
     /// For new credentials, new configuration, or a person who does not want to wait.
     pub fn wake(&self) {
         self.newest().orders.give(|wishes| wishes.wake = true);
+    }
+
+    /// Has a person log in through the [`Authorizer`](crate::Authorizer) of the server, also if that may not
+    /// ask because of a call; joins a login that is going on. The server is woken with the new credentials.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::NeedsAuth`] if there are none, or nobody who brings them about; otherwise the server is
+    /// switched off or stopped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the login, unless somebody else waits for it.
+    pub async fn login(&self) -> Result<(), CallError> {
+        let server = self.newest();
+        if server.authorizer.is_none() {
+            return Err(needs_auth(&server, Some("nobody can be asked to log in".to_owned())));
+        }
+        match server.log_in(server.desk.ended()).await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(failed)) => Err(needs_auth(&server, Some(failed.0))),
+            None if server.state() == State::Disabled && !server.is_over() => {
+                Err(CallError::Disabled { server: Arc::clone(&server.name), outcome: CallOutcome::NotSent })
+            }
+            None => Err(server.over(CallOutcome::NotSent)),
+        }
     }
 
     /// Switches the server on.

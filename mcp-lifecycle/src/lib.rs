@@ -3,6 +3,7 @@
 mod account;
 mod actor;
 mod aside;
+mod authorizer;
 mod backoff;
 mod bell;
 mod breaker;
@@ -10,6 +11,7 @@ mod budget;
 mod call;
 mod call_counters;
 mod connection;
+mod errands;
 mod error;
 mod event;
 mod failure;
@@ -20,6 +22,7 @@ mod jitter;
 mod keepalive;
 mod latch;
 mod lists;
+mod login_desk;
 mod machine;
 mod meter;
 mod openings;
@@ -47,6 +50,9 @@ mod uses;
 // Owning servers.
 pub use options::{KillHook, ServerOptions, ServerSpec, Startup, SupervisorOptions};
 pub use supervisor::{Removal, Shutdown, Supervisor};
+
+// Who logs in.
+pub use authorizer::{Authorizer, LoginFailed};
 
 // Using one.
 pub use following::{FollowEnd, FollowEvent, Following};

@@ -17,7 +17,7 @@
 //!      └── every state ── Stop ─▶ Draining ── nothing of a connection left ─▶ Stopped
 //!
 //!   Ready{g} ── nobody has used it for so long, or it is old and nobody uses it ─▶ Dormant
-//!   Ready{g} ── a call is refused for want of credentials ─▶ NeedsAuth
+//!   Ready{g} ── a call is refused for want of credentials ─▶ NeedsAuth, or for its configuration ─▶ Parked
 //!   Ready{g} ── it is old and in use ─▶ Connecting{g+1}, once the calls on g have ended
 //! ```
 //!
@@ -159,6 +159,7 @@ impl Machine {
             Event::Lost(generation, loss) if self.exists(generation) => {
                 self.on_lost(generation, loss, now, &mut actions);
             }
+            Event::Misconfigured(generation) => self.on_misconfigured(generation, now, &mut actions),
             Event::Proven(generation) => self.on_proven(generation),
             Event::Reconnect(unwanted) => self.on_reconnect(unwanted, now, &mut actions),
             Event::Resumed => self.on_resumed(&mut actions),
@@ -181,7 +182,7 @@ impl Machine {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         match self.state {
             State::Backoff { until, .. } => Some(until),
-            State::Parked { next_probe, .. } => Some(next_probe),
+            State::Parked { next_probe, .. } => self.leaving().into_iter().chain([next_probe]).min(),
             State::Ready { .. } => self.stable_at.into_iter().chain(self.recess.next_deadline()).min(),
             // Whoever stops it has limits of their own.
             State::Draining | State::Stopped => None,
@@ -295,6 +296,7 @@ impl Machine {
         }
         let at_once = loss == Loss::Exited && proven && self.backoff.failures() == 0;
         let delay = self.backoff.on_failure(&mut self.jitter);
+        let delay = if let Loss::Later(least) = loss { delay.max(least) } else { delay };
         if matches!(loss, Loss::Permanent | Loss::Refused) {
             self.park(ParkReason::Permanent, Prospect::Unknown, now);
         } else if self.unproven >= self.policy.park_after {
@@ -376,7 +378,15 @@ impl Machine {
             return;
         }
         match self.state {
-            State::Backoff { .. } | State::Parked { .. } => self.connect(Haste::Paced, actions),
+            State::Backoff { .. } => self.connect(Haste::Paced, actions),
+            State::Parked { next_probe, .. } => {
+                if self.leaving().is_some_and(|by| now >= by) {
+                    self.end_present(actions);
+                }
+                if now >= next_probe {
+                    self.connect(Haste::Paced, actions);
+                }
+            }
             State::Ready { .. } => self.on_tick_while_ready(now, actions),
             // The time of the calls on a connection that is left is over.
             _ => self.end_present(actions),
@@ -399,6 +409,14 @@ impl Machine {
         if self.state == (State::Ready { generation }) {
             self.leave_present(self.policy.leave, now, actions);
             self.state = State::NeedsAuth;
+        }
+    }
+
+    /// As [`on_unauthorized`](Self::on_unauthorized), but nobody who logs in can help.
+    fn on_misconfigured(&mut self, generation: u64, now: Instant, actions: &mut Vec<Action>) {
+        if self.state == (State::Ready { generation }) {
+            self.leave_present(self.policy.leave, now, actions);
+            self.park(ParkReason::Permanent, Prospect::Unknown, now);
         }
     }
 

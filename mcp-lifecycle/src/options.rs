@@ -8,6 +8,7 @@ use mcp_session::{ClientHandler, ListLimits, SessionOptions};
 use mcp_transport::{Connector, SystemClock, WallClock};
 use tokio_util::task::TaskTracker;
 
+use crate::authorizer::Authorizer;
 use crate::backoff::BackoffOptions;
 use crate::breaker::BreakerOptions;
 use crate::keepalive::KeepaliveOptions;
@@ -27,13 +28,23 @@ pub struct ServerSpec {
     pub connector: Arc<dyn Connector>,
     /// Its limits.
     pub options: ServerOptions,
+    /// Who brings credentials about that only a person can; `None` if that is nobody's matter here.
+    pub authorizer: Option<Arc<dyn Authorizer>>,
 }
 
 impl ServerSpec {
     /// A server with default limits.
     #[must_use]
     pub fn new(name: impl Into<String>, connector: Arc<dyn Connector>) -> Self {
-        Self { name: name.into(), connector, options: ServerOptions::default() }
+        Self { name: name.into(), connector, options: ServerOptions::default(), authorizer: None }
+    }
+
+    /// Sets who brings credentials about that only a person can. One authorizer serves one server: it is
+    /// closed with that.
+    #[must_use]
+    pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = Some(authorizer);
+        self
     }
 
     /// Sets the limits.

@@ -1,5 +1,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use mcp_transport::AuthFailure;
 use tokio::sync::Notify;
 
 /// What a server's owner has been asked to do and has not yet begun.
@@ -20,7 +21,7 @@ struct Given {
 }
 
 /// Everything that is wished for at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// Stop for good.
     pub(crate) stop: bool,
@@ -40,14 +41,23 @@ pub(crate) struct Wishes {
     pub(crate) suspect: Option<u64>,
     /// The stream on which changes are told is down on this connection, or it is not.
     pub(crate) degraded: Option<(u64, bool)>,
-    /// A call on this connection was refused for want of credentials.
-    pub(crate) unauthorized: Option<u64>,
+    /// Look after whoever waits for a login, or does no longer.
+    pub(crate) login: bool,
+    /// A call on this connection was refused for want of credentials, and what is known of that.
+    pub(crate) unauthorized: Option<(u64, Option<AuthFailure>)>,
 }
 
 impl Wishes {
     /// The latest of these connections counts: what a late caller tells of an earlier one is old news.
     pub(crate) fn raise(of: &mut Option<u64>, generation: u64) {
         *of = (*of).max(Some(generation));
+    }
+
+    /// As [`raise`](Self::raise), with what is known of the refusal.
+    pub(crate) fn set_unauthorized(&mut self, generation: u64, failure: Option<AuthFailure>) {
+        if self.unauthorized.as_ref().is_none_or(|(of, _)| *of <= generation) {
+            self.unauthorized = Some((generation, failure));
+        }
     }
 
     /// As [`raise`](Self::raise), with what is so on that connection; the last word on it counts.

@@ -78,10 +78,11 @@ impl Registry {
         if predecessor.is_some() && taken == Taken::Refuse {
             return Err(AddError::Duplicate { name: spec.name });
         }
-        let ServerSpec { name, connector, options } = spec;
+        let ServerSpec { name, connector, options, authorizer } = spec;
         let place = predecessor.as_ref().map_or(entries.added, |before| before.place);
         let succession = predecessor.as_ref().map(|before| before.next_succession()).unwrap_or_default();
-        let server = Arc::new(Server::new(name, options, place, Arc::clone(&self.runtime), succession));
+        let server =
+            Arc::new(Server::new(name, options, authorizer, place, Arc::clone(&self.runtime), succession));
         entries.added += 1;
         entries.servers.insert(Arc::clone(&server.name), Arc::clone(&server));
         if let Some(before) = &predecessor {

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use mcp_proto::PeerInfo;
 use mcp_session::{CallOutcome, Counters, Gate, HandlerQuota, ListKind, Session};
+use mcp_transport::Rejection;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::account::Account;
+use crate::authorizer::{Authorizer, LoginFailed, Needs};
 use crate::bell::Bell;
 use crate::breaker::BreakerState;
 use crate::call_counters::{CallCounters, CallEnd};
@@ -17,6 +19,7 @@ use crate::failure::Failure;
 use crate::jitter::Jitter;
 use crate::latch::Latch;
 use crate::lists::{Lists, Part};
+use crate::login_desk::LoginDesk;
 use crate::machine::{Begin, Usage};
 use crate::meter;
 use crate::options::ServerOptions;
@@ -41,6 +44,8 @@ pub(crate) struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) orders: Orders,
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(crate) desk: LoginDesk,
     pub(crate) gate: Arc<Gate>,
     pub(crate) status: watch::Sender<Arc<ServerStatus>>,
     /// Rung when the status has changed, orders were carried out, or everything is over.
@@ -103,6 +108,7 @@ impl Server {
     pub(crate) fn new(
         name: String,
         options: ServerOptions,
+        authorizer: Option<Arc<dyn Authorizer>>,
         place: u64,
         runtime: Arc<Runtime>,
         succession: Succession,
@@ -141,6 +147,8 @@ impl Server {
             options,
             runtime,
             orders: Orders::default(),
+            authorizer,
+            desk: LoginDesk::default(),
             status: watch::Sender::new(Arc::new(status)),
             moved: Bell::default(),
             moves: AtomicU64::new(0),
@@ -233,6 +241,32 @@ impl Server {
         if has_opened {
             tracing::warn!(server = %self.name, "calls are refused: the server keeps failing");
         }
+    }
+
+    /// The server has refused a request on the connection of `generation`: tells its owner, if that concerns
+    /// every request.
+    pub(crate) fn on_refused(&self, generation: u64, rejection: &Rejection) {
+        if matches!(Needs::of(rejection), Some(Needs::Config | Needs::Login)) {
+            self.orders.give(|wishes| wishes.set_unauthorized(generation, rejection.auth.clone()));
+        }
+    }
+
+    /// Waits for a login, unless one has ended since `ended` were counted; `None` if there will be none, as
+    /// the server is switched off or stopped.
+    pub(crate) async fn log_in(&self, ended: u64) -> Option<Result<(), LoginFailed>> {
+        let Some(_waiting) = self.desk.wait(ended, &self.orders) else { return self.desk.end_since(ended) };
+        let is_off = |state| matches!(state, State::Disabled | State::Draining | State::Stopped);
+        let look = || {
+            let end = self.desk.end_since(ended);
+            (end.is_some() || self.is_over() || is_off(self.state())).then_some(end)
+        };
+        self.moved.until(look).await
+    }
+
+    /// A login has ended.
+    pub(crate) fn on_login_over(&self, result: Result<(), LoginFailed>) {
+        self.desk.on_end(result);
+        self.moved.ring();
     }
 
     /// Counts a call, from here until the answer is dropped.
@@ -569,7 +603,8 @@ mod tests {
         let runtime = Arc::new(Runtime::new(SupervisorOptions::default().with_events(100_000)));
         let breaker = BreakerOptions::default().with_open_after(1).with_open_for(Duration::ZERO);
         let options = ServerOptions::default().with_breaker(breaker);
-        let server = Server::new("one".to_owned(), options, 0, Arc::clone(&runtime), Succession::default());
+        let server =
+            Server::new("one".to_owned(), options, None, 0, Arc::clone(&runtime), Succession::default());
         let mut events = runtime.events();
         std::thread::scope(|scope| {
             for _ in 0..4 {

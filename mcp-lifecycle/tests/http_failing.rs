@@ -406,10 +406,9 @@ fn f057_a_server_that_hangs_up_at_once_is_tried_with_pauses_and_then_parked() {
 }
 
 /// What a server says that wants other credentials; the second says so with a JSON-RPC error.
-const WANTS_CREDENTIALS: [(&str, &str, &str); 3] = [
+const WANTS_CREDENTIALS: [(&str, &str, &str); 2] = [
     ("401 Unauthorized", "www-authenticate: Bearer error=\"invalid_token\"\r\n", ""),
     ("401 Unauthorized", "", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"who is it?"}}"#),
-    ("403 Forbidden", "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"write\"\r\n", ""),
 ];
 
 #[test]
@@ -459,6 +458,41 @@ fn f060_f061_a_call_refused_for_want_of_credentials_costs_the_server_no_strike_a
             test.expect_log(tracing::Level::WARN, "wants credentials");
             supervisor.shutdown().await;
         }
+    });
+}
+
+#[test]
+fn f061_a_call_that_needs_a_wider_scope_is_refused_alone() {
+    isolated(async |_| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let mut connection = become_ready(&host).await;
+        server.settled(soon()).await;
+        let wider = "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"write\"\r\n";
+        let (called, ()) = tokio::join!(call(&server), async {
+            connection.request().await;
+            connection.json("403 Forbidden", wider, &json!({})).await;
+        });
+        let error = called.unwrap_err();
+        assert!(matches!(error, CallError::InsufficientScope { .. }), "{error:?}");
+        assert!(server.status().state.is_ready());
+        supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn f061_any_other_403_while_connecting_is_final() {
+    isolated(async |test| {
+        let host = NetServer::bind().await;
+        let (supervisor, server) = start(&host.url(), options());
+        let serving = async {
+            let (mut connection, _) = host.exchange().await;
+            connection.empty("403 Forbidden").await;
+        };
+        let (status, ()) = tokio::join!(server.settled(soon()), serving);
+        assert!(matches!(status.state, State::Parked { why: ParkReason::Permanent, .. }), "{status:?}");
+        test.expect_log(tracing::Level::WARN, "403");
+        supervisor.shutdown().await;
     });
 }
 

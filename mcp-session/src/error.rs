@@ -6,7 +6,7 @@ use mcp_proto::{
     DecodeError, EnvelopeFault, ErrorObject, InputRequired, InvalidAnnotation, Method, MirrorError,
     NotInVersion, code,
 };
-use mcp_transport::{BrokenWhy, Closed, Dispatch, Rejection};
+use mcp_transport::{AuthFailureKind, BrokenWhy, Closed, Dispatch, Rejection};
 
 use crate::urls::UrlsRequired;
 
@@ -388,6 +388,13 @@ impl CallError {
         matches!(self, Self::Http(rejection) if rejection.wants_authorization())
     }
 
+    /// Whether nothing but the authorization was not available, and may be later.
+    fn lacks_authorization_for_now(&self) -> bool {
+        let Self::Http(rejection) = self else { return false };
+        let kind = rejection.auth.as_ref().map(|failure| &failure.kind);
+        matches!(kind, Some(AuthFailureKind::Unavailable(_)))
+    }
+
     /// Whether the server has had too many requests, and so did not look at this one.
     #[must_use]
     pub fn is_rate_limited(&self) -> bool {
@@ -395,12 +402,13 @@ impl CallError {
     }
 
     /// Whether the same call may be made again without any risk of running twice: nothing was sent, or
-    /// the server refused it together with its session or for want of time, and another moment or
-    /// another session can change the answer.
+    /// the server refused it together with its session or for want of time, or its authorization could not
+    /// be renewed just now; and another moment or another session can change the answer.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.outcome() != CallOutcome::Unknown
             && (self.is_rate_limited()
+                || self.lacks_authorization_for_now()
                 || matches!(
                     self,
                     Self::Overloaded

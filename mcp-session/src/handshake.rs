@@ -150,7 +150,7 @@ impl Opening {
         let limit = later(Instant::now(), self.options.probe_limit).min(by);
         let mirrored = mirrored_discovery(self.handle.shared.transport.streams(), version);
         let answer = self.ask(&Discover::default(), &self.modern_meta(version)?, mirrored, limit).await;
-        let mut discovered = None;
+        let (mut discovered, mut refusal) = (None, None);
         let outcome = match answer {
             Ok(result) if ResultType::of(&result) != Ok(ResultType::Complete) => ProbeOutcome::Unreadable,
             Ok(result) => match result.decode::<DiscoverResult>() {
@@ -166,10 +166,15 @@ impl Opening {
                 return Err(error.into());
             }
             Err(CallError::Protocol(_) | CallError::FrameTooLarge { .. }) => ProbeOutcome::Unreadable,
-            Err(CallError::Http(mut rejection)) => match rejection.error.take() {
-                Some(error) => ProbeOutcome::Rejected { error, status: Some(rejection.status) },
-                None => ProbeOutcome::Status(rejection.status),
-            },
+            Err(CallError::Http(rejection)) => {
+                let rejection = refusal.insert(rejection);
+                match &rejection.error {
+                    Some(error) => {
+                        ProbeOutcome::Rejected { error: error.clone(), status: Some(rejection.status) }
+                    }
+                    None => ProbeOutcome::Status(rejection.status),
+                }
+            }
             Err(CallError::Lost) => ProbeOutcome::Ended,
             Err(CallError::Peer(error)) => ProbeOutcome::Rejected { error, status: None },
             Err(CallError::Timeout { .. }) if Instant::now() < by => ProbeOutcome::Silence,
@@ -188,7 +193,13 @@ impl Opening {
             (ProbeVerdict::Legacy(_), _) => {
                 Ok(Led::To(Step::Initialize(ProtocolVersion::NEWEST_LEGACY, phase)))
             }
-            (ProbeVerdict::Failed(failure), _) => Err(failure.into()),
+            (ProbeVerdict::Failed(failure), _) => Err(match (failure, refusal) {
+                // It says more than its status, such as what is wanted, or when to come again.
+                (ProbeFailure::Authorization(_) | ProbeFailure::Status(_), Some(refusal)) => {
+                    HandshakeError::Http(refusal)
+                }
+                (failure, _) => failure.into(),
+            }),
             // No other verdict follows from these outcomes and phases.
             _ => Err(ProbeFailure::Unreadable.into()),
         }

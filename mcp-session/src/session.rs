@@ -177,7 +177,8 @@ impl Session {
     /// from then on, if it has declared any: that it knows.
     ///
     /// An error from the server is an answer too, so a server without `ping` counts as alive, and so does
-    /// one that refuses it with an HTTP status below 500, or that answers with something that is no result.
+    /// one that refuses it with an HTTP status below 500 or wants a wider scope for it, or that answers with
+    /// something that is no result.
     ///
     /// # Errors
     ///
@@ -206,8 +207,12 @@ impl Session {
                 Ok(())
             }
             Err(CallError::Protocol(ProtocolFault::Result(_) | ProtocolFault::ResultType(_))) => Ok(()),
-            Err(error) if error.wants_authorization() => Err(error),
-            Err(CallError::Http(rejection)) if rejection.status < 500 => Ok(()),
+            Err(CallError::Http(rejection))
+                if rejection.status < 500
+                    && (rejection.wants_wider_scope() || !rejection.wants_authorization()) =>
+            {
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }

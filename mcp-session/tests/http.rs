@@ -263,20 +263,21 @@ fn f058_v33_a_recognised_modern_error_does_not_fall_back() {
 #[test]
 fn statuses_that_say_nothing_about_the_era_end_the_probe() {
     isolated(async |_| {
-        for (status, expected) in [
-            ("401 Unauthorized", ProbeFailure::Authorization(401)),
-            ("403 Forbidden", ProbeFailure::Authorization(403)),
-            ("429 Too Many Requests", ProbeFailure::Status(429)),
-            ("503 Service Unavailable", ProbeFailure::Status(503)),
+        for (status, number) in [
+            ("401 Unauthorized", 401),
+            ("403 Forbidden", 403),
+            ("429 Too Many Requests", 429),
+            ("503 Service Unavailable", 503),
         ] {
             let error = failure(async |connection| {
                 connection.request().await;
                 // Not even with an error of the protocol in the body.
-                connection.json(status, "", &error(-32601, "no such method")).await;
+                connection.json(status, "retry-after: 7\r\n", &error(-32601, "no such method")).await;
                 connection.closed().await;
             })
             .await;
-            assert!(matches!(&error, HandshakeError::Probe(failure) if *failure == expected), "{error:?}");
+            let HandshakeError::Http(rejection) = error else { panic!("{error:?}") };
+            assert_eq!((rejection.status, rejection.retry_after), (number, Some(Duration::from_secs(7))));
         }
     });
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "oauth")]
 pub mod auth;
+mod auth_failure;
 mod clock;
 mod connection;
 mod error;
@@ -19,6 +20,7 @@ pub mod stdio;
 pub mod testing;
 mod transport;
 
+pub use auth_failure::{AuthFailure, AuthFailureKind};
 pub use clock::{SystemClock, WallClock};
 pub use connection::{ConnectError, Connection, Connector};
 pub use error::{CloseReason, CloseReport, Closed, Ending, Exit, Full, SendError};

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use mcp_proto::{ErrorObject, RequestId};
 use tokio::time::Instant;
 
+use crate::auth_failure::{AuthFailure, AuthFailureKind};
 use crate::error::{CloseReport, Closed, Full, SendError};
 use crate::profile::HttpProfile;
 
@@ -225,23 +226,14 @@ pub struct Rejection {
     pub challenge: Option<String>,
     /// What is to be done about it, if the request had no authorization that the server would accept;
     /// `status` is then 401 or 403, also if the request was not sent because of it.
-    #[cfg(feature = "http")]
-    pub auth: Option<crate::http::AuthFailure>,
+    pub auth: Option<AuthFailure>,
 }
 
 impl Rejection {
     /// A refusal with nothing but a status.
     #[must_use]
     pub fn new(status: u16) -> Self {
-        Self {
-            status,
-            error: None,
-            text: String::new(),
-            retry_after: None,
-            challenge: None,
-            #[cfg(feature = "http")]
-            auth: None,
-        }
+        Self { status, error: None, text: String::new(), retry_after: None, challenge: None, auth: None }
     }
 
     /// Whether the server would serve the request with other credentials: it answers 401, or 403 with the
@@ -253,15 +245,24 @@ impl Rejection {
     /// RFC 6750, section 3.1; MCP 2025-11-25 and 2026-07-28, basic/authorization.
     #[must_use]
     pub fn wants_authorization(&self) -> bool {
+        match &self.auth {
+            Some(failure) => failure.needs_login(),
+            None => self.status == 401 || self.wants_wider_scope(),
+        }
+    }
+
+    /// Whether the server accepts the credentials, but not for this request: it wants a wider scope. Other
+    /// requests need not be hit.
+    #[must_use]
+    pub fn wants_wider_scope(&self) -> bool {
         let lacks_scope = |challenge: &String| {
             challenge.contains("error=\"insufficient_scope\"")
                 || challenge.contains("error=insufficient_scope")
         };
-        #[cfg(feature = "http")]
-        if let Some(failure) = &self.auth {
-            return failure.needs_login();
+        match &self.auth {
+            Some(failure) => matches!(failure.kind, AuthFailureKind::InsufficientScope(_)),
+            None => self.status == 403 && self.challenge.as_ref().is_some_and(lacks_scope),
         }
-        self.status == 401 || (self.status == 403 && self.challenge.as_ref().is_some_and(lacks_scope))
     }
 
     /// Its text as it may be shown: escaped, at most [`SHOWN_BYTES`](Self::SHOWN_BYTES) of it.

@@ -19,12 +19,12 @@ use auth::*;
 use mcp_proto::ProtocolVersion;
 use mcp_transport::auth::*;
 use mcp_transport::http::{
-    AfterChallenge, AuthFailure, AuthFailureKind, AuthProvider, AuthStamp, Endpoint, EndpointError,
-    HeaderMap, HttpConnector, HyperBackend, Method, StatusCode,
+    AfterChallenge, AuthProvider, AuthStamp, Endpoint, EndpointError, HeaderMap, HttpConnector, HyperBackend,
+    Method, StatusCode,
 };
 use mcp_transport::testing::checks::isolated;
 use mcp_transport::testing::{NetConnection, NetRequest, NetServer};
-use mcp_transport::{HttpProfile, Rejection, Sent};
+use mcp_transport::{AuthFailure, AuthFailureKind, HttpProfile, Rejection, Sent};
 use net::{Client, answer, connector, limits, soon};
 use serde_json::json;
 

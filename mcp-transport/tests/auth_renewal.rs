@@ -21,7 +21,7 @@ use std::time::Duration;
 use auth::*;
 use futures_util::future::join_all;
 use mcp_transport::auth::*;
-use tokio::time::{Instant, advance, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 const TOKEN: &str = "as-a.example/token";
 
@@ -552,6 +552,28 @@ async fn t02_tokens_of_any_lifetime_cost_one_renewal_each() {
         }
         assert_eq!(world.net.count(TOKEN), 3, "{lifetime} s");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_credentials_gets_those_of_another_process_and_no_token_that_was_refused() {
+    let world = World::new();
+    let oauth = world.oauth("a");
+    let refuse = async || {
+        let (_, stamp) = oauth.authorize().await.unwrap();
+        oauth.on_refused(401, unauthorized(), stamp).await.unwrap_err()
+    };
+    assert!(refuse().await.needs_auth());
+    let minute = Duration::from_secs(60);
+    assert!(timeout(minute, oauth.renewed()).await.is_err(), "there are none");
+    let login = async {
+        sleep(Duration::from_secs(5)).await; // while somebody waits
+        world.plant("a", |record| record.tokens.as_mut().unwrap().refresh_token = None).await;
+    };
+    let (waited, ()) = tokio::join!(timeout(Duration::from_secs(7), oauth.renewed()), login);
+    waited.unwrap();
+    timeout(minute, oauth.renewed()).await.expect("nobody has refused them yet");
+    assert!(refuse().await.needs_auth());
+    assert!(timeout(minute, oauth.renewed()).await.is_err(), "they are of no use");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use mcp_proto::Era;
 use tokio::time::Instant;
 
@@ -16,6 +18,8 @@ pub(crate) enum Event {
     Gone(u64),
     /// The connection could not be made, or broke.
     Lost(u64, Loss),
+    /// The server has refused a call on the connection, and will refuse any under this configuration.
+    Misconfigured(u64),
     /// A call has succeeded on the connection.
     Proven(u64),
     /// Somebody wants another connection than this one.
@@ -52,6 +56,8 @@ pub(crate) enum Loss {
     Expired,
     /// The process ended by itself: nobody else is hit, and its successor is known to start.
     Exited,
+    /// May pass by itself, but not before this time is over.
+    Later(Duration),
     /// Pointless to try again without another configuration.
     Permanent,
     /// A legacy server did not survive the question which era it speaks.

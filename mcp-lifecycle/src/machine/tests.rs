@@ -510,6 +510,29 @@ fn f060_a_call_refused_for_want_of_credentials_is_no_loss_and_leaves_the_other_c
 }
 
 #[test]
+fn a_call_refused_for_its_configuration_parks_and_leaves_the_other_calls_their_time() {
+    let mut bench = Bench::ready();
+    bench.machine.policy.leave = 100 * SECOND;
+    assert_eq!(bench.on(Event::Misconfigured(7)), vec![], "of another connection");
+    assert_eq!(bench.on(Event::Misconfigured(1)), vec![Action::Retract(1), Action::Drain(1)]);
+    assert!(matches!(bench.state(), State::Parked { why: ParkReason::Permanent, .. }));
+    bench.wait_for_deadline();
+    assert_eq!(bench.on(Event::Tick), vec![Action::Close(1)], "their time is over");
+    assert!(matches!(bench.state(), State::Parked { .. }));
+    assert_eq!(bench.on(Event::Gone(1)), vec![]);
+    bench.wait_for_deadline();
+    assert_eq!(bench.on(Event::Tick).len(), 1, "tried again");
+}
+
+#[test]
+fn a_server_that_asks_for_time_gets_it() {
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::Later(250 * SECOND));
+    let State::Backoff { until, .. } = bench.state() else { panic!("{:?}", bench.state()) };
+    assert_eq!(until, bench.now + 250 * SECOND);
+}
+
+#[test]
 fn new_credentials_do_not_wait_long_for_calls_on_the_connection_that_was_refused() {
     let mut bench = Bench::ready();
     bench.on(Event::Unauthorized(1));
@@ -801,6 +824,7 @@ enum Step {
     Order(Event),
     ReconnectCurrent,
     ReconnectStale,
+    CallIsMisconfigured,
     CallIsUnauthorized,
     ConnectionComesUp(Era),
     ConnectionIsLost(Loss),
@@ -819,6 +843,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Loss::Auth),
         Just(Loss::Exited),
         Just(Loss::Expired),
+        Just(Loss::Later(90 * SECOND)),
         Just(Loss::Permanent),
         Just(Loss::ProbeKilled),
         Just(Loss::Refused),
@@ -839,6 +864,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => prop_oneof![Just(Era::Legacy), Just(Era::Modern)].prop_map(Step::ConnectionComesUp),
         6 => loss.clone().prop_map(Step::ConnectionIsLost),
         8 => Just(Step::ConnectionIsGone),
+        1 => Just(Step::CallIsMisconfigured),
         1 => Just(Step::CallIsUnauthorized),
         2 => Just(Step::CallSucceeds),
         1 => Just(Step::Drained),
@@ -929,6 +955,7 @@ impl World {
                 self.connection = None;
                 Event::Gone(connection.generation)
             }
+            (Step::CallIsMisconfigured, Some(connection)) => Event::Misconfigured(connection.generation),
             (Step::CallIsUnauthorized, Some(connection)) => Event::Unauthorized(connection.generation),
             (Step::CallSucceeds, Some(connection)) => Event::Proven(connection.generation),
             (Step::Drained, Some(connection)) => Event::Drained(connection.generation),

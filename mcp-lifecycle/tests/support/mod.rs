@@ -60,6 +60,14 @@ impl Bench {
         self.add_with(name, options, move |_| script.start()).0
     }
 
+    /// Serves connections that behave like `script`, for a connector of the test's own.
+    pub fn serve(&mut self, script: &ServerScript) -> MemoryConnector {
+        let connector = MemoryConnector::new();
+        let (served, script) = (connector.clone(), script.clone());
+        self.peers.spawn(async move { serve_all(&served, move |_| script.start()).await });
+        connector
+    }
+
     /// Adds a server with a behaviour for each connection.
     pub fn add_with<B: Behaviour + 'static>(
         &mut self,

@@ -3,7 +3,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use mcp_proto::{ProtocolVersion, Secret};
 
 use super::challenge::Challenges;
-use crate::http::{AfterChallenge, AuthFailure, AuthFailureKind, AuthProvider, AuthStamp};
+use crate::auth_failure::{AuthFailure, AuthFailureKind};
+use crate::http::{AfterChallenge, AuthProvider, AuthStamp};
 
 /// A token that somebody else has obtained and that does not change.
 ///

@@ -6,7 +6,8 @@ use super::access::TokenStamp;
 use super::challenge::Challenges;
 use super::error::AuthError;
 use super::provider::{AfterRefusal, OAuth};
-use crate::http::{AfterChallenge, AuthFailure, AuthFailureKind, AuthProvider, AuthStamp};
+use crate::auth_failure::{AuthFailure, AuthFailureKind};
+use crate::http::{AfterChallenge, AuthProvider, AuthStamp};
 
 /// What makes an [`OAuth`] authorize the requests of HTTP connections: never with the help of a person.
 #[async_trait]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_proto::{ProtocolVersion, Secret};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -29,6 +29,9 @@ use crate::clock::WallClock;
 
 /// How often the store is asked whether somebody else has changed it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often the store is asked for new credentials by whoever waits for them.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a token that still works is not renewed ahead of its end after that has failed.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -98,6 +101,8 @@ struct State {
     renewal: Option<Flight>,
     saving: Option<Flight>,
     login: Option<LoginFlight>,
+    /// The token, or the want of one, that only a person can help with.
+    unusable: Option<TokenStamp>,
     is_closed: bool,
 }
 
@@ -148,6 +153,7 @@ impl OAuth {
             renewal: None,
             saving: None,
             login: None,
+            unusable: None,
             is_closed: false,
         };
         let shared = Arc::new(Shared {
@@ -183,6 +189,15 @@ impl OAuth {
         let shared = &self.shared;
         shared.look().await?;
         let (carry, stamp) = shared.carry();
+        self.provide(carry, stamp).await.inspect_err(|error| shared.note(stamp, error))
+    }
+
+    async fn provide(
+        &self,
+        carry: Carry,
+        stamp: TokenStamp,
+    ) -> Result<(Option<Secret>, TokenStamp), AuthError> {
+        let shared = &self.shared;
         match carry {
             Carry::Nothing => return Ok((None, stamp)),
             Carry::Token(token) => return Ok((Some(token), stamp)),
@@ -231,7 +246,9 @@ impl OAuth {
     ) -> Result<AfterRefusal, AuthError> {
         match (status, challenges.bearer) {
             (401, challenge) => {
-                self.shared.on_unauthorized(stamp, challenge).await.map(|()| AfterRefusal::Repeat)
+                let recovered = self.shared.on_unauthorized(stamp, challenge).await;
+                recovered.inspect_err(|error| self.shared.note(stamp, error))?;
+                Ok(AfterRefusal::Repeat)
             }
             (403, Some(challenge)) if challenge.error.as_deref() == Some("insufficient_scope") => {
                 match self.shared.on_insufficient_scope(stamp, challenge) {
@@ -262,6 +279,25 @@ impl OAuth {
             }
             // One that nobody waited for is just ending.
             self.shared.login_over().await;
+        }
+    }
+
+    /// Waits until there is a token that was not yet known to be of no use: somebody has logged in, here or
+    /// in another process. The store is looked at every second.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing; whoever waits again misses nothing.
+    pub async fn renewed(&self) {
+        loop {
+            if let Err(error) = self.shared.look().await {
+                tracing::debug!(server = %self.shared.server, %error, "no look at the credentials");
+            }
+            let (carry, stamp) = self.shared.carry();
+            if carry != Carry::Nothing && self.shared.state().unusable != Some(stamp) {
+                return;
+            }
+            sleep(WATCH_EVERY).await;
         }
     }
 
@@ -329,6 +365,13 @@ impl Shared {
 
     pub(super) fn settings(&self) -> OAuthSettings {
         self.state().settings.clone()
+    }
+
+    /// Notes that nothing but a person helps with the token of `stamp`, if the error says so.
+    fn note(&self, stamp: TokenStamp, error: &AuthError) {
+        if matches!(error, AuthError::NeedsAuth(_)) {
+            self.state().unusable = Some(stamp);
+        }
     }
 
     fn carry(&self) -> (Carry, TokenStamp) {

@@ -6,13 +6,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use mcp_proto::{ErrorObject, Frame, Message, RequestId, parse_frame};
 use tokio::time::timeout;
 
-use super::authorizer::{AfterChallenge, AuthFailure, AuthFailureKind};
+use super::authorizer::AfterChallenge;
 use super::backend::{DispatchMark, HttpBody, HttpRequest, HttpResponse};
 use super::body::{Whole, read_whole};
 use super::endpoint::{Endpoint, Redirect};
 use super::error::HttpError;
 use super::link::{Lane, Link};
 use super::retry_after::retry_after;
+use crate::auth_failure::{AuthFailure, AuthFailureKind};
 use crate::error::{CloseReason, SendError};
 use crate::transport::{BrokenWhy, MirroredHeader, Outbound, Rejection, Sent};
 
@@ -35,8 +36,9 @@ const ERROR_BODY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why an HTTP exchange has brought no answer to work with.
 pub(super) enum Failure {
-    /// No authorization that the server would accept: it has not acted on the request, if it saw it.
-    Auth(AuthFailure),
+    /// No authorization that the server would accept: it has not acted on the request, if it saw it, and has
+    /// answered with this status.
+    Auth(AuthFailure, StatusCode),
     Http(HttpError),
     /// A redirect that is not followed, and why.
     Redirect(StatusCode, &'static str),
@@ -108,8 +110,8 @@ async fn fetch(
     let mut is_repeated = false;
     loop {
         let mut authorized = headers();
-        let stamp =
-            auth.decorate(method, link.endpoint.target(), &mut authorized).await.map_err(Failure::Auth)?;
+        let decorated = auth.decorate(method, link.endpoint.target(), &mut authorized).await;
+        let stamp = decorated.map_err(|failure| Failure::Auth(failure, StatusCode::UNAUTHORIZED))?;
         let response = follow(link, method, || authorized.clone(), body.clone(), mark).await?;
         if !matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             auth.accepted(stamp);
@@ -118,7 +120,8 @@ async fn fetch(
         // Whoever gives the request up from here on may know that the server has not acted on it.
         mark.refuse();
         let HttpResponse { status, headers: refusal, body: why } = response;
-        match auth.challenged(status, &refusal, stamp).await.map_err(Failure::Auth)? {
+        let after = auth.challenged(status, &refusal, stamp).await;
+        match after.map_err(|failure| Failure::Auth(failure, status))? {
             AfterChallenge::Repeat if !is_repeated => discard(link, why).await,
             _ => return Ok(HttpResponse::new(status, refusal, why)),
         }
@@ -278,7 +281,7 @@ pub(super) async fn open_stream(
     let fetched = fetch(link, &Method::GET, headers, Bytes::new(), &DispatchMark::default()).await;
     let response = fetched.map_err(|failure| match failure {
         // There may be another one by the time that this is tried again.
-        Failure::Auth(failure) => StreamRefused::Failed(failure.message),
+        Failure::Auth(failure, _) => StreamRefused::Failed(failure.message),
         Failure::Http(error) => StreamRefused::Failed(error.to_string()),
         Failure::Redirect(..) => StreamRefused::NotOffered,
     })?;
@@ -323,7 +326,7 @@ pub(super) async fn delete_session(link: &Link) {
             tracing::debug!(status = response.status.as_u16(), "told the server that the session is over");
             discard(link, response.body).await;
         }
-        Err(Failure::Auth(error)) => tracing::debug!(%error, "the end of the session could not be told"),
+        Err(Failure::Auth(error, _)) => tracing::debug!(%error, "the end of the session could not be told"),
         Err(Failure::Http(error)) => tracing::debug!(%error, "the end of the session could not be told"),
         Err(Failure::Redirect(_, why)) => tracing::debug!(why, "the end of the session could not be told"),
     }
@@ -331,10 +334,10 @@ pub(super) async fn delete_session(link: &Link) {
 
 fn on_failure(link: &Link, failure: Failure) -> Result<Sent, SendError> {
     match failure {
-        Failure::Auth(failure) => {
-            let mut rejection = Rejection::new(StatusCode::UNAUTHORIZED.as_u16());
-            if matches!(failure.kind, AuthFailureKind::InsufficientScope(_)) {
-                rejection.status = StatusCode::FORBIDDEN.as_u16();
+        Failure::Auth(failure, status) => {
+            let mut rejection = Rejection::new(status.as_u16());
+            if let AuthFailureKind::Unavailable(wait) = failure.kind {
+                rejection.retry_after = wait;
             }
             rejection.text.clone_from(&failure.message);
             rejection.auth = Some(failure);

@@ -26,7 +26,7 @@ mod watched;
 
 pub use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
-pub use authorizer::{AfterChallenge, AuthFailure, AuthFailureKind, AuthProvider, AuthStamp};
+pub use authorizer::{AfterChallenge, AuthProvider, AuthStamp};
 pub use backend::{DispatchMark, HttpBackend, HttpBody, HttpPool, HttpRequest, HttpResponse, Origin, Scheme};
 pub use connector::HttpConnector;
 pub use endpoint::{Endpoint, EndpointError};
