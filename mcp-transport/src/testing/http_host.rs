@@ -2,12 +2,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::auth_site::AuthSite;
 use super::behaviour::{Action, Behaviour as _};
 use super::http_event::HttpEvent;
 use super::net::{NetConnection, NetRequest, NetServer};
@@ -37,6 +38,7 @@ pub struct HttpHost {
     /// Something is there for a connection that waits.
     changed: Notify,
     watch: Option<Watch>,
+    site: Option<Arc<AuthSite>>,
 }
 
 type Watch = Box<dyn Fn(HttpEvent<'_>) + Send + Sync>;
@@ -71,13 +73,28 @@ impl HttpHost {
     /// Listens on a free port of 127.0.0.1.
     pub async fn bind(script: ServerScript, answers: HttpAnswers) -> Self {
         let server = NetServer::bind().await;
-        Self { server, script, answers, state: Mutex::default(), changed: Notify::new(), watch: None }
+        Self {
+            server,
+            script,
+            answers,
+            state: Mutex::default(),
+            changed: Notify::new(),
+            watch: None,
+            site: None,
+        }
     }
 
     /// Tells `watch` what happens, when it happens; it must not call the host.
     #[must_use]
     pub fn watched_by(mut self, watch: impl Fn(HttpEvent<'_>) + Send + Sync + 'static) -> Self {
         self.watch = Some(Box::new(watch));
+        self
+    }
+
+    /// Has `site` judge every request before it is served, and answer those that are for itself.
+    #[must_use]
+    pub fn guarded_by(mut self, site: Arc<AuthSite>) -> Self {
+        self.site = Some(site);
         self
     }
 
@@ -146,6 +163,12 @@ impl HttpHost {
     async fn answer_all(&self, mut connection: NetConnection) {
         while let Some(request) = connection.next_request().await {
             self.state().requests.push(request.clone());
+            let url = self.url();
+            let origin = url.strip_suffix("/mcp").unwrap_or(&url);
+            if let Some(reply) = self.site.as_ref().and_then(|site| site.answer(origin, &request)) {
+                connection.json(reply.status, &reply.headers, &reply.body).await;
+                continue;
+            }
             let session = request.header("mcp-session-id").map(ToOwned::to_owned);
             match (request.method.as_str(), session) {
                 ("POST", session) => {

@@ -6,7 +6,7 @@
 //! - [`ServerScript`]: a small server for both eras as a state machine, played by [`serve`].
 //! - [`FaultTransport`]: makes any connection misbehave on demand.
 //! - [`fixture`]: a server process that does what a test tells it, down to the byte.
-//! - [`HttpHost`]: plays a [`ServerScript`] over HTTP.
+//! - [`HttpHost`]: plays a [`ServerScript`] over HTTP; an [`AuthSite`] has it ask for authorization.
 //! - [`NetServer`]: a listener on loopback that writes exact bytes.
 //! - [`checks`]: what a test has left behind, seen from outside.
 //!
@@ -19,6 +19,7 @@
     reason = "test code"
 )]
 
+mod auth_site;
 mod behaviour;
 pub mod checks;
 mod connector;
@@ -32,6 +33,7 @@ mod peer;
 mod server;
 mod wire;
 
+pub use auth_site::AuthSite;
 pub use behaviour::{Action, Behaviour, serve, serve_all};
 pub use connector::{ConnectGate, MemoryConnector};
 pub use fault::{FaultConnector, FaultControl, FaultTransport};
