@@ -10,11 +10,13 @@ use mcp_proto::{
 };
 use mcp_session::{Asker, ClientHandler, SessionOptions};
 use mcp_transport::Connector;
+use mcp_transport::auth::OAuth;
 use mcp_transport::http::{HttpBackend, HttpConnector, HttpLimits, HyperBackend};
 use mcp_transport::process::{Command, LocalProcesses, ProcessFactory};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
 use tokio::runtime::Handle;
 
+use crate::authorization::Authorization;
 use crate::blocking::RuntimeError;
 use crate::client::Client;
 use crate::config::{
@@ -40,6 +42,7 @@ pub(crate) struct Launch {
     environment: Vec<(OsString, OsString)>,
     processes: Option<Arc<dyn ProcessFactory>>,
     http: Option<Arc<dyn HttpBackend>>,
+    authorization: Authorization,
     tune: Option<Tune>,
     wrap_connector: Option<Wrap<dyn Connector>>,
     wrap_processes: Option<Wrap<dyn ProcessFactory>>,
@@ -164,6 +167,13 @@ impl ClientBuilder {
         self
     }
 
+    /// How servers over HTTP are authorized for. By default credentials end with the client, and nobody is
+    /// asked.
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.launch.authorization = authorization;
+        self
+    }
+
     /// The name and the version under which the client introduces itself to its servers; without this,
     /// those of this crate. A server whose own options name a client is told that one.
     pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -282,6 +292,8 @@ impl ClientBuilder {
     pub fn start(self, runtime: &Handle) -> Result<Client, StartError> {
         let Self { servers, mut launch, supervisor } = self;
         refuse_duplicates(&servers)?;
+        let info = &launch.client_info;
+        launch.authorization = launch.authorization.called(info.title.as_ref().unwrap_or(&info.name));
         let processes = launch.processes.take().unwrap_or_else(|| Arc::new(LocalProcesses::new()));
         let client = Client::new(supervisor, processes, launch, runtime);
         for server in servers {
@@ -342,6 +354,7 @@ impl Default for Launch {
             has_tasks: false,
             processes: None,
             http: None,
+            authorization: Authorization::default(),
             tune: None,
             wrap_connector: None,
             wrap_processes: None,
@@ -351,28 +364,36 @@ impl Default for Launch {
 }
 
 impl Launch {
-    /// Makes what the supervisor needs to run a server.
+    /// Makes what the supervisor needs to run a server, and what that is authorized with.
     pub(crate) fn spec(
         &self,
         entry: Entry,
         processes: &Arc<dyn ProcessFactory>,
         redactor: &Arc<Redactor>,
-    ) -> ServerSpec {
+    ) -> (ServerSpec, Option<OAuth>) {
         match entry {
             Entry::Connector { name, connector, options, .. } => {
                 let options = self.introduce(self.serve(discreet(*options, redactor)));
-                ServerSpec::new(name, connector).with_options(options)
+                (ServerSpec::new(name, connector).with_options(options), None)
             }
             Entry::Configured { server, .. } => {
                 let name = server.name.as_str();
-                let connector = self.connector(&server, processes, redactor);
+                let oauth = match &server.reach {
+                    Reach::Http(address) => self.authorization.of(name, address),
+                    Reach::Stdio(_) => None,
+                };
+                let connector = self.connector(&server, oauth.as_ref(), processes, redactor);
                 let connector = wrapped(self.wrap_connector.as_ref(), name, connector);
                 let options = self.introduce(self.serve(discreet(options(&server), redactor)));
                 let options = match &self.tune {
                     Some(tune) => tune(name, options),
                     None => options,
                 };
-                ServerSpec::new(server.name, connector).with_options(options)
+                let mut spec = ServerSpec::new(name, connector).with_options(options);
+                if let (Some(oauth), Reach::Http(address)) = (&oauth, &server.reach) {
+                    spec = spec.with_authorizer(self.authorization.authorizer(address, oauth.clone()));
+                }
+                (spec, oauth)
             }
         }
     }
@@ -404,6 +425,7 @@ impl Launch {
     fn connector(
         &self,
         server: &ServerConfig,
+        oauth: Option<&OAuth>,
         processes: &Arc<dyn ProcessFactory>,
         redactor: &Arc<Redactor>,
     ) -> Arc<dyn Connector> {
@@ -411,7 +433,10 @@ impl Launch {
             Reach::Http(address) => {
                 let backend = self.http.clone().unwrap_or_else(|| Arc::new(HyperBackend::default()));
                 let endpoint = address.endpoint().clone();
-                Arc::new(HttpConnector::new(backend, endpoint, HttpLimits::default()))
+                let connector = HttpConnector::new(backend, endpoint, HttpLimits::default());
+                let authorized = oauth.map(|oauth| connector.clone().with_auth(Arc::new(oauth.clone())));
+                // Where there is a header in the way, there is no `oauth`.
+                Arc::new(authorized.and_then(Result::ok).unwrap_or(connector))
             }
             Reach::Stdio(program) => {
                 let processes = wrapped(self.wrap_processes.as_ref(), &server.name, Arc::clone(processes));

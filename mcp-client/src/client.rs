@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,11 +10,13 @@ use mcp_lifecycle::{
     SupervisorOptions,
 };
 use mcp_proto::{Redactor, Root, Secret};
+use mcp_transport::auth::{AuthUi, OAuth, Revocation};
 use mcp_transport::process::ProcessFactory;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use crate::authorization::{Insist, LoginError};
 use crate::builder::{ClientBuilder, Entry, Launch, Origin};
 use crate::config::{ConfigFile, ServerConfig};
 use crate::handlers::Handlers;
@@ -38,6 +41,8 @@ pub struct Client {
     shared: Arc<Shared>,
     /// The servers that files have named. Held while a server is added, replaced or removed.
     files: Mutex<Files>,
+    /// What the servers over HTTP are authorized with, by their names.
+    authorized: Mutex<BTreeMap<String, OAuth>>,
 }
 
 /// The client was built without [`ClientBuilder::roots`].
@@ -61,7 +66,7 @@ impl Client {
         let options = options.with_kill(move || to_kill.kill_all());
         let supervisor = Arc::new(Supervisor::start(runtime, options));
         let shared = Arc::new(Shared::new(Arc::downgrade(&supervisor)));
-        Self { supervisor, processes, launch, shared, files: Mutex::default() }
+        Self { supervisor, processes, launch, shared, files: Mutex::default(), authorized: Mutex::default() }
     }
 
     /// Names other folders and files that the servers may work in, in the place of those of
@@ -166,10 +171,13 @@ impl Client {
     fn put(&self, files: &mut Files, entry: Entry) -> Result<ServerHandle, AddError> {
         let (name, filter, in_file) = (entry.name().to_owned(), entry.filter(), entry.in_file().cloned());
         self.shared.learn(entry.secrets());
-        let spec = self.launch.spec(entry, &self.processes, &self.shared.redactor());
+        let (spec, oauth) = self.launch.spec(entry, &self.processes, &self.shared.redactor());
         let before = self.shared.lock().offer.known_filter(&name);
         self.shared.lock().offer.set_filter(name.clone(), filter);
         let placed = self.supervisor.replace(spec);
+        if placed.is_ok() {
+            self.authorize_with(&name, oauth);
+        }
         match (&placed, in_file) {
             (Err(_), _) => self.shared.lock().offer.restore_filter(name, before),
             (Ok(_), Some(server)) => files.note(server),
@@ -182,8 +190,65 @@ impl Client {
     fn take_out(&self, files: &mut Files, name: &str) -> Option<Removal> {
         let removal = self.supervisor.remove(name);
         files.forget(name);
+        self.authorize_with(name, None);
         self.shared.lock().offer.forget_filter(name);
         removal
+    }
+
+    fn authorize_with(&self, name: &str, oauth: Option<OAuth>) {
+        let mut authorized = self.authorized.lock().unwrap_or_else(PoisonError::into_inner);
+        match oauth {
+            Some(oauth) => authorized.insert(name.to_owned(), oauth),
+            None => authorized.remove(name),
+        };
+    }
+
+    /// What a server is authorized with, and the server.
+    fn authorized(&self, name: &str) -> Result<(OAuth, ServerHandle), LoginError> {
+        let server = || name.to_owned();
+        let handle =
+            self.supervisor.server(name).ok_or_else(|| LoginError::UnknownServer { server: server() })?;
+        let authorized = self.authorized.lock().unwrap_or_else(PoisonError::into_inner);
+        let oauth = authorized.get(name).cloned().ok_or_else(|| LoginError::NoLogin { server: server() })?;
+        Ok((oauth, handle))
+    }
+
+    /// Has a person log in to a server over HTTP, through `ui`; joins a login of it that is going on. The
+    /// server is woken with the new credentials.
+    ///
+    /// Only one login at a time asks a person, over all servers of the client: others wait for their turn.
+    ///
+    /// # Errors
+    ///
+    /// See [`LoginError`]; the credentials that were there are as they were.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the login, unless others wait for it too.
+    pub async fn login(&self, server: &str, ui: Arc<dyn AuthUi>, insist: Insist) -> Result<(), LoginError> {
+        let (oauth, handle) = self.authorized(server)?;
+        let login = oauth.login(ui, insist == Insist::Always).await;
+        login.map_err(|error| LoginError::Failed { server: server.to_owned(), error })?;
+        handle.wake();
+        Ok(())
+    }
+
+    /// Forgets the credentials of a server over HTTP, also where they are kept, asks the authorization server
+    /// to take them back, and ends the connection.
+    ///
+    /// # Errors
+    ///
+    /// See [`LoginError`]; then they are not forgotten.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the credentials.
+    pub async fn logout(&self, server: &str) -> Result<Revocation, LoginError> {
+        let (oauth, handle) = self.authorized(server)?;
+        let logout = oauth.logout().await;
+        let revocation = logout.map_err(|error| LoginError::Failed { server: server.to_owned(), error })?;
+        handle.reconnect(handle.status().generation);
+        Ok(revocation)
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod authorization;
 pub mod blocking;
 mod builder;
 mod client;
@@ -21,6 +22,9 @@ pub use reload::Reload;
 pub use config::{
     ConfigError, ConfigFile, HttpServer, Reach, ServerConfig, ServerSettings, StdioServer, ToolFilter,
 };
+
+// Logging in.
+pub use authorization::{Authorization, Insist, LoginError};
 
 // Answering what servers ask.
 pub use mcp_session::{Asker, ClientHandler, HandlerLimits};

@@ -11,7 +11,7 @@ const LONGEST_MESSAGE: usize = 8 * 1024;
 /// An operation that ended without a value, ready to be shown.
 ///
 /// As JSON it is `{"error": "…", "outcome": "not_sent" | "rejected" | "unknown", "server": "…",
-/// "retryable": false}`. The message is escaped, cut at 8 KiB and free of configured secrets.
+/// "retryable": false}`, with `"needs_reauth": true` if somebody has to log in. The message is escaped, cut at 8 KiB and free of configured secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -26,6 +26,9 @@ pub struct Failure {
     pub server: Option<String>,
     /// Whether the same request may be made again without any risk of running twice.
     pub retryable: bool,
+    /// Whether somebody has to log in first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub needs_reauth: bool,
     /// What kind of failure it is.
     #[serde(skip)]
     pub kind: FailureKind,
@@ -118,6 +121,7 @@ impl Failure {
             outcome: OutcomeClass::Rejected,
             server: Some(server.to_owned()),
             retryable: false,
+            needs_reauth: false,
             kind: FailureKind::Tool,
         }
     }
@@ -129,6 +133,7 @@ impl Failure {
             outcome: error.outcome().into(),
             server: Some(server.to_owned()),
             retryable: error.is_retryable(),
+            needs_reauth: FailureKind::of(error) == FailureKind::NeedsAuthorization,
             kind: FailureKind::of(error),
         }
     }
@@ -147,6 +152,7 @@ impl Failure {
             outcome: OutcomeClass::NotSent,
             server: server.map(str::to_owned),
             retryable: false,
+            needs_reauth: false,
             kind,
         }
     }
@@ -156,7 +162,7 @@ impl FailureKind {
     fn of(error: &CallError) -> Self {
         match error {
             CallError::Disabled { outcome: CallOutcome::Unknown, .. } => Self::Lost,
-            CallError::NeedsAuth { .. } => Self::NeedsAuthorization,
+            CallError::InsufficientScope { .. } | CallError::NeedsAuth { .. } => Self::NeedsAuthorization,
             CallError::Overloaded { .. } => Self::Overloaded,
             CallError::Removed { .. } => Self::UnknownName,
             CallError::Replaced { .. } => Self::Lost,

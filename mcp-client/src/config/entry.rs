@@ -12,6 +12,7 @@ use super::expand::expand;
 use super::file::{Lookup, is_object, syntax_error};
 use super::http_server::HttpServer;
 use super::located::{Member, Text};
+use super::oauth::OAuthEntry;
 use super::secrets;
 use super::server::{Reach, ServerConfig, ServerSettings, StdioServer, check};
 use super::value;
@@ -21,6 +22,9 @@ const FOREIGN_KEYS: &[&str] = &["alwaysAllow", "autoApprove", "description", "na
 
 /// Keys of programs alone.
 const PROGRAM_KEYS: &[&str] = &["idleTimeout", "maxLifetime"];
+
+/// Keys of servers over HTTP alone.
+const HTTP_KEYS: &[&str] = &["oauth"];
 
 /// Below this number of milliseconds, a number was probably meant to be seconds.
 const SUSPICIOUS_MILLISECONDS: u128 = 1000;
@@ -62,6 +66,7 @@ impl<'a> EntryReader<'a> {
         let mut is_http = None;
         let mut details = StdioServer::new("");
         let mut headers = Vec::new();
+        let mut oauth = None;
         let mut settings = ServerSettings::default();
         for member in &members {
             let place = self.place.key(&member.key, Some(member.position));
@@ -78,6 +83,7 @@ impl<'a> EntryReader<'a> {
                         .map(|header| (header, place.clone()))
                         .collect()
                 }
+                "oauth" => oauth = Some((self.oauth(member, &place)?, place)),
                 "type" | "transport" => match is_http_type(member) {
                     Ok(over_http) => is_http = Some((over_http, place)),
                     Err(fault) => return Err(ConfigError::new(place, fault)),
@@ -92,6 +98,13 @@ impl<'a> EntryReader<'a> {
                     return Err(ConfigError::new(place, ConfigFault::UnknownChoice { expected: HTTP_TYPES }));
                 }
                 let server = http_server(url, headers, &place)?;
+                let server = match oauth {
+                    Some((OAuthEntry::Off, _)) => server.without_oauth(),
+                    Some((OAuthEntry::Settings(settings), place)) => {
+                        server.oauth(*settings).map_err(|error| ConfigError::new(place, error.into()))?
+                    }
+                    None => server,
+                };
                 if let Some(warning) = server.warning() {
                     self.warn(place, warning.to_owned());
                 }
@@ -118,9 +131,12 @@ impl<'a> EntryReader<'a> {
             ConfigError::new(place, fault)
         })?;
         let args = match &reach {
-            Reach::Stdio(program) => program.args.as_slice(),
+            Reach::Stdio(program) => {
+                self.warn_of(HTTP_KEYS, members, "has no effect on a server with a \"command\"");
+                program.args.as_slice()
+            }
             Reach::Http(_) => {
-                self.warn_of_program_keys(members);
+                self.warn_of(PROGRAM_KEYS, members, "has no effect on a server with a \"url\"");
                 &[]
             }
         };
@@ -140,11 +156,11 @@ impl<'a> EntryReader<'a> {
         Ok(ServerConfig { name: entry.key.clone().into_owned(), reach, settings, secrets })
     }
 
-    /// Warns of settings that mean nothing where no program is started.
-    fn warn_of_program_keys(&mut self, members: &[Member<'a>]) {
-        for member in members.iter().filter(|member| PROGRAM_KEYS.contains(&member.key.as_ref())) {
+    /// Warns of settings that mean nothing to this kind of server.
+    fn warn_of(&mut self, keys: &[&str], members: &[Member<'a>], what: &str) {
+        for member in members.iter().filter(|member| keys.contains(&member.key.as_ref())) {
             let place = self.place.key(&member.key, Some(member.position));
-            self.warn(place, "has no effect on a server with a \"url\"".to_owned());
+            self.warn(place, what.to_owned());
         }
     }
 
@@ -177,7 +193,11 @@ impl<'a> EntryReader<'a> {
         Ok(())
     }
 
-    fn members(&self, object: &'a RawValue, place: &Place) -> Result<Vec<Member<'a>>, ConfigError> {
+    pub(super) fn members(
+        &self,
+        object: &'a RawValue,
+        place: &Place,
+    ) -> Result<Vec<Member<'a>>, ConfigError> {
         let members = self.text.members(object.get()).map_err(|error| syntax_error(place, &error))?;
         let mut seen = BTreeSet::new();
         match members.iter().find(|member| !seen.insert(&member.key)) {
@@ -188,17 +208,17 @@ impl<'a> EntryReader<'a> {
         }
     }
 
-    fn text(&mut self, member: &Member<'a>, place: &Place) -> Result<String, ConfigError> {
+    pub(super) fn text(&mut self, member: &Member<'a>, place: &Place) -> Result<String, ConfigError> {
         let text = value::text(member.value).map_err(|fault| ConfigError::new(place.clone(), fault))?;
         self.expanded(&text, place)
     }
 
-    fn texts(&mut self, member: &Member<'a>, place: &Place) -> Result<Vec<String>, ConfigError> {
+    pub(super) fn texts(&mut self, member: &Member<'a>, place: &Place) -> Result<Vec<String>, ConfigError> {
         let texts = value::texts(member.value).map_err(|fault| ConfigError::new(place.clone(), fault))?;
         texts.iter().map(|text| self.expanded(text, place)).collect()
     }
 
-    fn variables(
+    pub(super) fn variables(
         &mut self,
         member: &Member<'a>,
         place: &Place,
@@ -225,7 +245,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
-    fn duration(&mut self, member: &Member<'a>, place: &Place) -> Result<Duration, ConfigError> {
+    pub(super) fn duration(&mut self, member: &Member<'a>, place: &Place) -> Result<Duration, ConfigError> {
         let duration =
             value::duration(member.value).map_err(|fault| ConfigError::new(place.clone(), fault))?;
         let is_bare = !member.value.get().starts_with('"');

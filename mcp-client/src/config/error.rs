@@ -79,6 +79,12 @@ pub enum ConfigFault {
     /// The file has no list of servers.
     #[error("has no \"mcpServers\" object; put the servers under that key")]
     MissingServers,
+    /// A key that means nothing without others.
+    #[error("needs {what}; add what is missing")]
+    Lacks {
+        /// What is missing, by its keys.
+        what: &'static str,
+    },
     /// A name or command is empty.
     #[error("must not be empty")]
     Empty,
@@ -104,6 +110,9 @@ pub enum ConfigFault {
         /// The accepted texts.
         expected: &'static str,
     },
+    /// A key that is not known, where a slip must not go unnoticed.
+    #[error("is not a key this version knows; correct or remove it")]
+    UnknownKey,
     /// A `${NAME}` without a value and without a default.
     #[error("environment variable {name} is not set; set it or write ${{{name}:-default}}")]
     UnsetVariable {

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use mcp_proto::Secret;
+use mcp_transport::auth::{OAuthSettings, WebUrl};
 use mcp_transport::http::{Endpoint, EndpointError, Scheme};
 
 use super::secrets::{SHORTEST_BYTES, is_telling};
@@ -24,12 +25,24 @@ pub struct HttpServer {
     /// The URL as it was given.
     url: Secret,
     headers: Vec<(String, Secret)>,
+    auth: Auth,
+}
+
+/// How its requests are authorized.
+#[derive(Clone, PartialEq)]
+enum Auth {
+    /// With OAuth if the server asks for it, unless there is a header for that.
+    Automatic,
+    /// With OAuth, like this.
+    With(Box<OAuthSettings>),
+    /// Not at all, or by a header.
+    Off,
 }
 
 /// The endpoint follows from the rest.
 impl PartialEq for HttpServer {
     fn eq(&self, other: &Self) -> bool {
-        (&self.url, &self.headers) == (&other.url, &other.headers)
+        (&self.url, &self.headers, &self.auth) == (&other.url, &other.headers, &other.auth)
     }
 }
 
@@ -41,7 +54,7 @@ impl HttpServer {
     /// The URL cannot be used.
     pub fn new(url: impl Into<String>) -> Result<Self, EndpointError> {
         let url = Secret::new(url);
-        Ok(Self { endpoint: Endpoint::parse(url.expose())?, url, headers: Vec::new() })
+        Ok(Self { endpoint: Endpoint::parse(url.expose())?, url, headers: Vec::new(), auth: Auth::Automatic })
     }
 
     /// Adds a header to every request; its value is treated as a secret.
@@ -55,9 +68,57 @@ impl HttpServer {
         value: impl Into<String>,
     ) -> Result<Self, EndpointError> {
         let (name, value) = (name.into(), Secret::new(value));
+        if is_authorization(&name) && matches!(self.auth, Auth::With(_)) {
+            return Err(EndpointError::Reserved(name));
+        }
         self.endpoint = self.endpoint.with_header(&name, &value)?;
         self.headers.push((name, value));
         Ok(self)
+    }
+
+    /// How the server is authorized for with OAuth, where the defaults will not do. See
+    /// [`ClientBuilder::authorization`](crate::ClientBuilder::authorization).
+    ///
+    /// # Errors
+    ///
+    /// There is a header `Authorization` already: only one of the two can be right.
+    pub fn oauth(mut self, settings: OAuthSettings) -> Result<Self, EndpointError> {
+        if let Some((name, _)) = self.headers.iter().find(|(name, _)| is_authorization(name)) {
+            return Err(EndpointError::Reserved(name.clone()));
+        }
+        self.auth = Auth::With(Box::new(settings));
+        Ok(self)
+    }
+
+    /// Asks for these scopes, separated by spaces, in place of what the server wants. Without effect where
+    /// there is no login.
+    pub fn scope(mut self, scope: impl Into<String>) -> Self {
+        if let Some(mut settings) = self.oauth_settings() {
+            settings.scope = Some(scope.into());
+            self.auth = Auth::With(Box::new(settings));
+        }
+        self
+    }
+
+    /// Never authorizes requests with OAuth, whatever the server asks for.
+    pub fn without_oauth(mut self) -> Self {
+        self.auth = Auth::Off;
+        self
+    }
+
+    /// How it is authorized for with OAuth; `None` if it is not.
+    pub(crate) fn oauth_settings(&self) -> Option<OAuthSettings> {
+        match &self.auth {
+            Auth::Automatic if self.headers.iter().any(|(name, _)| is_authorization(name)) => None,
+            Auth::Automatic => Some(OAuthSettings::default()),
+            Auth::With(settings) => Some(OAuthSettings::clone(settings)),
+            Auth::Off => None,
+        }
+    }
+
+    /// Its URL, as credentials are bound to it.
+    pub(crate) fn web_url(&self) -> Option<WebUrl> {
+        WebUrl::parse(self.url.expose()).ok()
     }
 
     /// Where it is and what it is sent, as the transport needs it.
@@ -72,6 +133,9 @@ impl HttpServer {
         let parameters = self.parameters().filter(|(_, value)| value.len() >= SHORTEST_BYTES);
         let mut secrets: Vec<Secret> = headers.map(|(_, value)| value.clone()).collect();
         secrets.extend(parameters.map(|(_, value)| Secret::new(value)));
+        if let Auth::With(settings) = &self.auth {
+            secrets.extend(settings.client.as_ref().and_then(|client| client.secret.clone()));
+        }
         secrets
     }
 
@@ -96,12 +160,16 @@ impl HttpServer {
     }
 }
 
+fn is_authorization(name: &str) -> bool {
+    name.eq_ignore_ascii_case("authorization")
+}
+
 impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpServer")
             .field("url", &self.endpoint.to_string())
             .field("headers", &self.headers)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -13,6 +13,7 @@ mod expand;
 mod file;
 mod http_server;
 mod located;
+mod oauth;
 mod secrets;
 mod server;
 mod value;

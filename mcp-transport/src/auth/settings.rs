@@ -20,6 +20,8 @@ use super::web_url::WebUrl;
 const LOGIN_LIMIT: Duration = Duration::from_secs(300);
 
 /// How a server is authorized for: what a user can say about it. Everything is optional.
+///
+/// Settings are equal by value; a signer or a source of identities is equal to itself alone.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OAuthSettings {
@@ -172,7 +174,8 @@ impl OAuthSettings {
     }
 
     /// Whether tokens are made without a person and without a refresh token.
-    pub(super) fn is_for_itself(&self) -> bool {
+    #[must_use]
+    pub fn is_for_itself(&self) -> bool {
         !matches!(self.grant, Grant::AuthorizationCode)
     }
 
@@ -244,6 +247,74 @@ impl OAuthSettings {
         match client.auth_method()? {
             AuthMethod::PrivateKeyJwt if self.signer.is_none() => Err(InvalidClient::NoKey),
             _ => Ok(()),
+        }
+    }
+}
+
+impl PartialEq for OAuthSettings {
+    fn eq(&self, other: &Self) -> bool {
+        // Each by its name, so that none is forgotten.
+        let Self {
+            grant,
+            client,
+            signer,
+            client_metadata_url,
+            client_name,
+            application_type,
+            issuer,
+            allows_any_issuer,
+            scope,
+            resource,
+            asks_offline_access,
+            pkce_metadata,
+            allows_missing_issuer,
+            allows_unencrypted,
+            trusted_resource,
+            legacy,
+            version,
+            redirect,
+            login_limit,
+            extra_parameters,
+        } = self;
+        let is_same_signer = match (signer, &other.signer) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        is_same_signer
+            && *grant == other.grant
+            && *client == other.client
+            && *client_metadata_url == other.client_metadata_url
+            && *client_name == other.client_name
+            && *application_type == other.application_type
+            && *issuer == other.issuer
+            && *allows_any_issuer == other.allows_any_issuer
+            && *scope == other.scope
+            && *resource == other.resource
+            && *asks_offline_access == other.asks_offline_access
+            && *pkce_metadata == other.pkce_metadata
+            && *allows_missing_issuer == other.allows_missing_issuer
+            && *allows_unencrypted == other.allows_unencrypted
+            && *trusted_resource == other.trusted_resource
+            && *legacy == other.legacy
+            && *version == other.version
+            && *redirect == other.redirect
+            && *login_limit == other.login_limit
+            && *extra_parameters == other.extra_parameters
+    }
+}
+
+impl PartialEq for Grant {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::AuthorizationCode, Self::AuthorizationCode)
+            | (Self::ClientCredentials, Self::ClientCredentials) => true,
+            (Self::EnterpriseManaged(one), Self::EnterpriseManaged(other)) => {
+                (&one.token_endpoint, &one.client, one.kind)
+                    == (&other.token_endpoint, &other.client, other.kind)
+                    && Arc::ptr_eq(&one.source, &other.source)
+            }
+            (Self::WorkloadIdentity(one), Self::WorkloadIdentity(other)) => Arc::ptr_eq(one, other),
+            _ => false,
         }
     }
 }
