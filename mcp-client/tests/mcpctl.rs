@@ -7,6 +7,8 @@
     reason = "test code"
 )]
 
+mod web;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,11 +17,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use mcp_transport::testing::ServerScript;
 use mcp_transport::testing::checks::{self, until};
 use mcp_transport::testing::fixture::{MARK, Transcript};
-use mcp_transport::testing::{HttpAnswers, HttpHost, ServerScript};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use web::Web;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpctl");
 
@@ -578,37 +581,6 @@ fn status_watch_shows_changes_until_interrupted() {
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(checks::marked(&place.mark).is_empty());
-}
-
-/// A server over HTTP, in a thread of its own until it is dropped.
-struct Web {
-    url: String,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Web {
-    fn start(script: ServerScript) -> Self {
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let (url_sender, url) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let host = HttpHost::bind(script, HttpAnswers::Events).await;
-                url_sender.send(host.url()).unwrap();
-                // It is told to, or its owner has gone.
-                let _ = host.beside(stopped).await;
-            });
-        });
-        Self { url: url.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
-    }
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        self.stop.take();
-        self.thread.take().unwrap().join().unwrap();
-    }
 }
 
 #[test]

@@ -49,6 +49,13 @@ pub(crate) enum Command {
     #[command(override_usage = "mcpctl status [--watch] [SERVER | URL]\n       \
                                 mcpctl status [--watch] -- COMMAND [ARG]…")]
     Status(StatusArgs),
+    /// Logs in to a server over HTTP that asks for it.
+    ///
+    /// Prints a URL and waits until somebody has granted access there. Credentials are kept in the user's
+    /// folder for state, and renewed by themselves.
+    Login(LoginArgs),
+    /// Forgets the credentials of a server.
+    Logout(LogoutArgs),
     /// Looks after the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -84,6 +91,35 @@ pub(crate) struct StatusArgs {
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// The server, by its name or URL.
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Open no browser, and wait although nobody may be at the terminal.
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Open no browser, and take the URL at which it ends from standard input.
+    #[arg(long)]
+    pub(crate) paste: bool,
+    /// Log in also if nothing is known to be wrong with the credentials.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Ask for these scopes, separated by spaces, in place of what the server wants; implies --force.
+    #[arg(long, value_name = "SCOPES")]
+    pub(crate) scope: Option<String>,
+    /// How long it may take, connecting included: 500ms, 2s, 5m [default: 5m for the person].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArgs {
+    /// The server, by its name or URL.
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,15 @@
 //! The command `mcpctl`.
 
 mod args;
+mod browser;
 mod commands;
 mod config_path;
+mod credentials;
 mod demo;
 mod exit;
 mod host;
 mod interrupts;
+mod keyboard;
 mod log;
 mod output;
 mod problem;
@@ -71,6 +74,8 @@ fn run(cli: Cli, host: Host, output: Output) -> Result<Exit, Problem> {
             Command::Demo(arguments) => demo::run(&context.output, &arguments).await,
             Command::Fixture(_) => Ok(Exit::Success),
             Command::List(target) => commands::list::run(&context, &target).await,
+            Command::Login(arguments) => commands::login::run(&context, &arguments).await,
+            Command::Logout(arguments) => commands::logout::run(&context, &arguments).await,
             Command::Prompt(target) => commands::prompt::run(&context, &target).await,
             Command::Read(target) => commands::read::run(&context, &target).await,
             Command::Status(arguments) => commands::status::run(&context, &arguments).await,

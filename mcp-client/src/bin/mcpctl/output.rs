@@ -88,6 +88,14 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "mcpctl: {text}");
     }
 
+    /// Prints an address that a person has to open, as it is: it holds what looks like secrets, and works
+    /// only whole. It must have no character outside RFC 3986.
+    pub(crate) fn address(&self, what: &str, address: &str) {
+        self.message(what);
+        // Without a standard error there is nobody to tell.
+        let _ = writeln!(io::stderr().lock(), "{}", safe_lines(address));
+    }
+
     /// Lays rows out: in columns for people, with tabs between the cells for programs.
     pub(crate) fn rows(&self, rows: &[Vec<String>]) -> Vec<String> {
         if self.terminal { table(rows) } else { rows.iter().map(|row| row.join("\t")).collect() }

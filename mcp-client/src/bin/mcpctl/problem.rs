@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
+use crate::running::login_advice;
 
 /// Why a command did not do what was asked: one clear sentence, and the number it ends with.
 #[derive(Debug)]
@@ -82,10 +83,16 @@ impl From<ConfigError> for Problem {
 
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
+        let message = match (failure.kind, &failure.server) {
+            (FailureKind::NeedsAuthorization, Some(server)) => {
+                format!("{} — {}", failure.message, login_advice(server))
+            }
+            _ => failure.message,
+        };
         Self {
             exit: exit_of(failure.kind),
             kind: failure.kind.as_str(),
-            message: failure.message,
+            message,
             outcome: failure.outcome,
             is_retryable: failure.retryable,
         }

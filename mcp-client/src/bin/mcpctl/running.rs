@@ -5,6 +5,7 @@ use mcp_lifecycle::{Failure, ServerHandle, ServerStatus, ShutdownReport, State};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::credentials;
 use crate::exit::Exit;
 use crate::host::Host;
 use crate::interrupts::Interrupts;
@@ -67,6 +68,7 @@ pub(crate) async fn with_client<T>(
     let mut interrupts = Interrupts::listen().map_err(|error| failed(&error))?;
     let mut builder =
         Client::builder().environment(host.variables()).client_info("mcpctl", env!("CARGO_PKG_VERSION"));
+    builder = builder.authorization(credentials::authorization(host));
     for server in servers {
         builder = builder.server(server);
     }
@@ -105,9 +107,9 @@ pub(crate) async fn ready(server: &ServerHandle, limit: Limit) -> Result<ServerS
             let message = format!("server \"{name}\" did not get ready within {waited}: {why}");
             Err(Problem::new(Exit::TimedOut, message).retryable(true))
         }
-        Some(_) if matches!(status.state, State::NeedsAuth) => Err(Problem::new(
+        Some(reason) if matches!(status.state, State::NeedsAuth) => Err(Problem::new(
             Exit::NeedsAuthorization,
-            format!("server \"{}\" wants to know who is asking; it needs credentials", safe(&status.name)),
+            format!("server \"{}\": {reason}", safe(&status.name)),
         )),
         Some(reason) => {
             let message = format!("server \"{}\": {reason}", safe(&status.name));
@@ -121,11 +123,21 @@ fn unreachable(status: &ServerStatus) -> Option<String> {
     match status.state {
         State::Ready { .. } => None,
         State::Disabled => Some("it is disabled by the configuration; set \"enabled\" to true".to_owned()),
+        State::NeedsAuth => {
+            let failure =
+                status.last_error.as_ref().map(|failure| format!(" ({failure})")).unwrap_or_default();
+            Some(format!("it wants to know who is asking{failure} — {}", login_advice(&status.name)))
+        }
         _ => Some(match &status.last_error {
             Some(failure) => explained(failure),
             None => format!("it is {}", status.state.name()),
         }),
     }
+}
+
+/// What to do about a server that wants credentials.
+pub(crate) fn login_advice(server: &str) -> String {
+    format!("log in with: mcpctl login {}", safe(server))
 }
 
 /// Whether the server may be reached later without another configuration.

@@ -3,6 +3,8 @@
 pub(crate) mod call;
 pub(crate) mod config_check;
 pub(crate) mod list;
+pub(crate) mod login;
+pub(crate) mod logout;
 pub(crate) mod prompt;
 pub(crate) mod read;
 pub(crate) mod status;

@@ -45,6 +45,7 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> Result<Exit, Pr
 fn exit_of(status: &ServerStatus) -> Exit {
     match &status.state {
         State::Ready { .. } | State::Disabled => Exit::Success,
+        State::NeedsAuth => Exit::NeedsAuthorization,
         state if state.is_settled() => Exit::Unreachable,
         _ => Exit::TimedOut,
     }
