@@ -7,12 +7,13 @@
 //! [`order`] is what the suite asks for, [`stage`] is the client and its one server. What is done with
 //! the server is one of few flows, each in a file of its own; none knows more of a scenario than the
 //! server and the suite's data tell: [`everything`], [`tool_calls`], [`schema_echo`]. [`arguments`]
-//! makes arguments from schemas, [`questions`] answers what the server asks meanwhile.
+//! makes arguments from schemas, [`questions`] answers what the server asks meanwhile. [`credentials`] are
+//! what the suite gives a client to be authorized with, and [`person`] logs in where a server wants that.
 //!
 //! It ends by itself, at the latest after [`LIMIT`], and with the process that started it. It prints
 //! nothing but the reason of a failure, and logs only what `RUST_LOG` (`warn`, `debug`, …) asks for.
 //!
-//! Exit status: 0 done, 1 failed, 2 not understood, 3 not possible yet (authorization, skills).
+//! Exit status: 0 done, 1 failed, 2 not understood, 3 not possible yet (skills), 5 not authorized.
 
 #![allow(
     clippy::disallowed_methods,
@@ -21,8 +22,10 @@
 )]
 
 mod arguments;
+mod credentials;
 mod everything;
 mod order;
+mod person;
 mod questions;
 mod schema_echo;
 mod stage;
@@ -33,6 +36,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use mcp_transport::auth::AuthError;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tracing_subscriber::filter::LevelFilter;
@@ -61,7 +65,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("conformance_client: {}: {error}", order.scenario);
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<AuthError>() { 5 } else { 1 })
         }
     }
 }

@@ -2,8 +2,14 @@ use std::fmt;
 
 use mcp_proto::{Era, ProtocolVersion};
 use mcp_session::EraPolicy;
+use mcp_transport::auth::OAuthSettings;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::credentials::Credentials;
+
+/// What scenarios are called in which no person logs in and no other data says so.
+const FOR_ITSELF: &str = "auth/client-credentials";
 
 /// What the suite wants done, from the command line and the environment that it starts a client with.
 #[derive(Debug)]
@@ -15,6 +21,8 @@ pub(crate) struct Order {
     /// Which vocabulary is spoken: that of the version under test, or whatever the server speaks where
     /// the suite names none.
     pub(crate) era: EraPolicy,
+    /// How to be authorized, should the server ask for it.
+    pub(crate) authorization: OAuthSettings,
     pub(crate) flow: Flow,
 }
 
@@ -44,7 +52,7 @@ pub(crate) enum Refusal {
 }
 
 /// The data of a scenario, as far as it is of use.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Context {
     tool_calls: Option<Vec<ToolCall>>,
@@ -64,16 +72,13 @@ impl Order {
             None => EraPolicy::Auto,
             Some(version) => era_of(&version).ok_or_else(|| wrong(&format!("no such version: {version}")))?,
         };
-        let context: Context = match variable("MCP_CONFORMANCE_CONTEXT") {
-            None => Context::default(),
-            Some(text) => {
-                serde_json::from_str(&text).map_err(|error| wrong(&format!("the context: {error}")))?
-            }
-        };
+        let context = variable("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|| "{}".to_owned());
+        let unclear = |error: serde_json::Error| wrong(&format!("the context: {error}"));
+        let credentials: Credentials = serde_json::from_str(&context).map_err(unclear)?;
+        let context: Context = serde_json::from_str(&context).map_err(unclear)?;
+        let authorization = credentials.settings(scenario.starts_with(FOR_ITSELF));
+        let authorization = authorization.map_err(|error| wrong(&format!("the context: {error}")))?;
         let flow = match (scenario.as_str(), context.tool_calls) {
-            (name, _) if name.starts_with("auth/") => {
-                return Err(Refusal::NotYet("authorization is not there yet"));
-            }
             (name, _) if name.starts_with("sep-2640-") => {
                 return Err(Refusal::NotYet("skills are not there yet"));
             }
@@ -81,7 +86,7 @@ impl Order {
             (_, Some(calls)) => Flow::ToolCalls(calls),
             (_, None) => Flow::Everything,
         };
-        Ok(Self { scenario, url, era, flow })
+        Ok(Self { scenario, url, era, authorization, flow })
     }
 }
 

@@ -16,10 +16,18 @@ type Key = (String, String);
 /// What one scenario must bring.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expectation {
-    /// Exactly so many checks.
-    Graded(Graded),
+    /// Exactly so many checks, and this end.
+    Graded(Expected),
     /// It cannot be run yet, for want of this.
     NotYet(String),
+}
+
+/// What a run must bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) graded: Graded,
+    /// How the client must end: with 0, but where it must refuse what a server wants.
+    pub(super) exit: i32,
 }
 
 impl Expectations {
@@ -27,7 +35,8 @@ impl Expectations {
         Self::parse(&fs::read_to_string(path).map_err(Failure::io("read", path))?)
     }
 
-    /// Reads lines of `COLUMN SCENARIO SUCCESS SKIPPED` or `COLUMN SCENARIO not-yet WHAT`.
+    /// Reads lines of `COLUMN SCENARIO SUCCESS SKIPPED`, `COLUMN SCENARIO SUCCESS SKIPPED exit CODE` or
+    /// `COLUMN SCENARIO not-yet WHAT`.
     fn parse(text: &str) -> Result<Self, Failure> {
         let mut expectations = BTreeMap::new();
         let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -66,11 +75,15 @@ impl Expectations {
 
 fn parse_line(line: &str) -> Option<(Key, Expectation)> {
     let words: Vec<&str> = line.split_whitespace().collect();
+    let graded = |success: &str, skipped: &str, exit: &str| {
+        let graded = Graded { success: success.parse().ok()?, skipped: skipped.parse().ok()? };
+        Some(Expectation::Graded(Expected { graded, exit: exit.parse().ok()? }))
+    };
     let (column, scenario, expectation) = match words[..] {
         [column, scenario, "not-yet", what] => (column, scenario, Expectation::NotYet(what.to_owned())),
-        [column, scenario, success, skipped] => {
-            let graded = Graded { success: success.parse().ok()?, skipped: skipped.parse().ok()? };
-            (column, scenario, Expectation::Graded(graded))
+        [column, scenario, success, skipped] => (column, scenario, graded(success, skipped, "0")?),
+        [column, scenario, success, skipped, "exit", code] => {
+            (column, scenario, graded(success, skipped, code)?)
         }
         _ => return None,
     };
@@ -82,15 +95,19 @@ mod tests {
     use super::*;
     use crate::conformance::suite::tests::row;
 
-    const TEXT: &str = "# Comment.\n\n2025-11-25 a 4 1\n2025-11-25 auth/b not-yet auth\n";
+    const TEXT: &str =
+        "# Comment.\n\n2025-11-25 a 4 1\n2025-11-25 auth/b not-yet auth\n2026-07-28 auth/b 2 0 exit 5\n";
 
     #[test]
     fn a_line_tells_counts_or_what_is_missing() {
         let expectations = Expectations::parse(TEXT).unwrap();
-        let graded = Graded { success: 4, skipped: 1 };
-        assert_eq!(*expectations.of(&row("2025-11-25", "a")), Expectation::Graded(graded));
+        let expected = |success, skipped, exit| {
+            Expectation::Graded(Expected { graded: Graded { success, skipped }, exit })
+        };
+        assert_eq!(*expectations.of(&row("2025-11-25", "a")), expected(4, 1, 0));
+        assert_eq!(*expectations.of(&row("2026-07-28", "auth/b")), expected(2, 0, 5));
         assert_eq!(*expectations.of(&row("2025-11-25", "auth/b")), Expectation::NotYet("auth".to_owned()));
-        for wrong in ["x a 1", "x a 1 none", "x a 1 0 4", "x a not-yet", "x a 1 0\nx a 1 0"] {
+        for wrong in ["x a 1", "x a 1 none", "x a 1 0 4", "x a 1 0 exit", "x a not-yet", "x a 1 0\nx a 1 0"] {
             assert!(Expectations::parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -99,10 +116,12 @@ mod tests {
     fn a_scenario_that_is_new_or_gone_is_an_error() {
         let expectations = Expectations::parse(TEXT).unwrap();
         let (a, b) = (row("2025-11-25", "a"), row("2025-11-25", "auth/b"));
-        expectations.cover(&[a.clone(), b.clone()]).unwrap();
-        let new = expectations.cover(&[a.clone(), b, row("2026-07-28", "a")]).unwrap_err().to_string();
+        let c = row("2026-07-28", "auth/b");
+        expectations.cover(&[a.clone(), b.clone(), c.clone()]).unwrap();
+        let new = expectations.cover(&[a.clone(), b, c.clone(), row("2026-07-28", "a")]);
+        let new = new.unwrap_err().to_string();
         assert!(new.contains("nothing is expected of 2026-07-28 a"), "{new}");
-        let gone = expectations.cover(&[a]).unwrap_err().to_string();
+        let gone = expectations.cover(&[a, c]).unwrap_err().to_string();
         assert!(gone.contains("no longer have 2025-11-25 auth/b"), "{gone}");
     }
 }

@@ -1,4 +1,5 @@
 use super::checks::{Check, Counts, Graded, Status};
+use super::expectations::Expected;
 use super::run::Observed;
 use crate::shell::Ended;
 
@@ -23,10 +24,11 @@ impl Verdict {
 
 /// Judges a run more strictly than the suite does: the client's own exit counts however it was come by,
 /// a warning is a failure, and so is a check more or less than expected.
-pub(super) fn judge(observed: &Observed, expected: Graded) -> Verdict {
+pub(super) fn judge(observed: &Observed, expected: Expected) -> Verdict {
+    let Expected { graded: expected, exit } = expected;
     let mut faults = Vec::new();
     match observed.client {
-        Some(0) => {}
+        Some(code) if code == exit => {}
         Some(code) => faults.push(format!("the client ended with {code}: {}", observed.stderr.trim())),
         None => faults.push("the client was not seen to end".to_owned()),
     }
@@ -43,7 +45,7 @@ pub(super) fn judge(observed: &Observed, expected: Graded) -> Verdict {
     }
     let counts = Counts::of(checks);
     let Graded { success, skipped } = counts.graded;
-    let is_only_timing = observed.client == Some(0)
+    let is_only_timing = observed.client == Some(exit)
         && matches!(observed.suite, Ended::Exited(_))
         && bad().count() > 0
         && bad().all(|check| check.id == TIMED)
@@ -70,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    const EXPECTED: Graded = Graded { success: 1, skipped: 1 };
+    const EXPECTED: Expected = Expected { graded: Graded { success: 1, skipped: 1 }, exit: 0 };
 
     fn check(status: Status) -> Check {
         Check { status, id: "some-id".to_owned(), name: "SomeName".to_owned(), message: "why".to_owned() }
@@ -100,7 +102,7 @@ mod tests {
     fn only_a_run_without_any_fault_is_good() {
         let verdict = judge(&good(), EXPECTED);
         assert!(verdict.is_good(), "{verdict:?}");
-        assert_eq!(verdict.counts.graded, EXPECTED);
+        assert_eq!(verdict.counts.graded, EXPECTED.graded);
     }
 
     #[test]
@@ -108,6 +110,11 @@ mod tests {
         // The suite does not see that a signal has ended its client.
         assert_red(&Observed { client: Some(139), stderr: "oh".to_owned(), ..good() }, "ended with 139: oh");
         assert_red(&Observed { client: None, ..good() }, "not seen to end");
+        // Where it has to refuse, success is none.
+        let refusing = Expected { exit: 5, ..EXPECTED };
+        assert!(judge(&Observed { client: Some(5), ..good() }, refusing).is_good());
+        assert!(!judge(&good(), refusing).is_good());
+        assert!(!judge(&Observed { client: Some(1), ..good() }, refusing).is_good());
     }
 
     #[test]
@@ -122,7 +129,7 @@ mod tests {
     fn only_the_check_of_the_clock_is_told_apart() {
         let timed = |status| Check { id: TIMED.to_owned(), ..check(status) };
         let judged = |checks: Vec<Check>, client| {
-            let expected = Graded { success: 2, skipped: 0 };
+            let expected = Expected { graded: Graded { success: 2, skipped: 0 }, exit: 0 };
             let verdict = judge(&Observed { checks: Ok(checks), client, suite: exit(1), ..good() }, expected);
             assert!(!verdict.is_good());
             verdict.is_only_timing
