@@ -27,7 +27,7 @@ use mcp_transport::{
     Outbound, Rejection, SendError, Sent, Streams, Transport,
 };
 use serde_json::Value;
-use support::{Bench, echo, in_seconds, plain, ready, seconds, tool, until};
+use support::{Bench, echo, in_seconds, plain, ready, seconds, soon, tool, until};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -419,16 +419,14 @@ async fn whoever_gives_up_ends_no_login_of_others_and_the_last_one_ends_it() {
     let site = Site::locked(Habit::Sleeps).await;
     let (first, second) = (site.spawn_call(), site.spawn_call());
     site.person.asked.notified().await;
-    while site.server.status().waiting < 2 {
-        tokio::task::yield_now().await;
-    }
+    soon(|| site.server.status().waiting == 2).await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     sleep(seconds(60)).await; // in which nothing must happen
     assert_eq!((site.person.begun(), site.person.given_up()), (1, 0));
     second.abort();
     assert!(second.await.unwrap_err().is_cancelled());
-    sleep(seconds(1)).await; // until the owner has looked
+    soon(|| site.person.given_up() == 1).await;
     assert_eq!((site.person.begun(), site.person.given_up()), (1, 1));
     *site.person.habit.lock().unwrap() = Habit::Grants(seconds(1));
     site.call().await.unwrap();

@@ -21,7 +21,7 @@ use mcp_transport::testing::checks::LogCapture;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour};
 use mcp_transport::{CloseReason, Exit};
 use serde_json::json;
-use support::{Bench, accept, echo, in_seconds, milliseconds, plain, ready, seconds, tool, until};
+use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, soon, tool, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Level;
@@ -84,8 +84,8 @@ async fn calls_that_were_let_in_are_not_refused_when_all_of_them_have_to_wait() 
     first.close(CloseReason::EndOfStream);
     until(&server, |status| (!status.state.is_ready()).then_some(())).await;
     let (results, _second) = tokio::join!(join_all(reads), async {
-        // Each is told of the loss before this goes on.
-        tokio::time::sleep(milliseconds(1)).await;
+        // Each is told of the loss, and waits.
+        soon(|| server.status().waiting == 4).await;
         is_full(4).await;
         let second = connector.next_peer().await;
         accept_all(&second).await;

@@ -21,9 +21,7 @@ use mcp_proto::SubscriptionFilter;
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions};
 use mcp_transport::Ending;
 use mcp_transport::testing::{MemoryConnector, ServerScript, ToolBehaviour, serve_all};
-use support::{
-    Bench, accept, echo, in_seconds, milliseconds, plain, ready, seconds, told_state, tool, until,
-};
+use support::{Bench, accept, echo, in_seconds, plain, ready, seconds, soon, told_state, tool, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -457,7 +455,8 @@ async fn a_call_that_goes_on_to_the_new_server_is_not_refused_for_want_of_a_plac
     is_full(1).await;
     let (first, second, _peer) = tokio::join!(first, second, async {
         let peer = connector.next_peer().await;
-        tokio::time::sleep(milliseconds(1)).await; // the first is told that the old one has ended
+        // The first is told that the old one has ended, and waits for the new one.
+        soon(|| after.status().waiting == 2).await;
         is_full(2).await;
         accept(&peer).await;
         for _ in 0..2 {

@@ -218,6 +218,21 @@ pub fn until<'a, T>(
     }
 }
 
+/// Lets others run until `is_so`, which takes no time.
+#[track_caller]
+pub fn soon<'a>(mut is_so: impl FnMut() -> bool + 'a) -> impl Future<Output = ()> + 'a {
+    let caller = std::panic::Location::caller();
+    async move {
+        for _ in 0..10_000 {
+            if is_so() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("{caller}: it does not come");
+    }
+}
+
 /// Plays a legacy handshake and answers the lists: one tool, nothing else declared.
 pub async fn accept(peer: &ScriptedPeer) {
     accept_initialize(peer).await;
