@@ -26,8 +26,9 @@ pub(crate) fn run(workspace: &Workspace, install_only: bool) -> Result<(), Failu
         return Ok(());
     }
     // Of the whole workspace, so that what they need is built with the features that all tests are built with.
-    let mut cargo =
-        workspace.cargo(["test", "--workspace", "--test", "real_servers", "--test", "real_servers_http"]);
+    let tests = ["real_servers", "real_servers_http", "real_servers_login"];
+    let mut cargo = workspace.cargo(["test", "--workspace"]);
+    cargo.args(tests.iter().flat_map(|test| ["--test", test]));
     shell::run(cargo.args(["--", "--nocapture"]).env(VARIABLE, &folder).env("CI", "true"))
 }
 

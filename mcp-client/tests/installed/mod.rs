@@ -1,5 +1,6 @@
 //! Servers that nobody here wrote, where `cargo xtask real-servers` has installed them.
 
+pub mod browser;
 pub mod web;
 
 use std::env;

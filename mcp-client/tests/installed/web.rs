@@ -20,6 +20,10 @@ const IN_PYTHON: &str = include_str!("server.py");
 /// The source of a server in JavaScript, on `@modelcontextprotocol/server`.
 const IN_JAVASCRIPT: &str = include_str!("server.mjs");
 
+/// The source of an authorization server and the server that it protects, on `oidc-provider` and
+/// `@modelcontextprotocol/server`.
+const AUTHORIZATION: &str = include_str!("authorization.mjs");
+
 /// Makes a server of node tell what it is asked.
 const OVERHEAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/installed/overhear.cjs");
 
@@ -60,12 +64,21 @@ impl Installed {
 
     /// A server on the SDK of TypeScript; both eras, without sessions.
     pub async fn in_javascript_over_http(&self) -> Web {
+        self.script("javascript", IN_JAVASCRIPT).await
+    }
+
+    /// The same behind an authorization server whose refresh tokens can be used once.
+    pub async fn protected(&self) -> Web {
+        self.script("protected", AUTHORIZATION).await
+    }
+
+    async fn script(&self, name: &str, source: &str) -> Web {
         let packages = self.folder.join("node");
-        self.web("javascript", |port, log| {
+        self.web(name, |port, log| {
             let mut command = Command::new("node");
             // What it imports is looked for from here.
             command.current_dir(packages);
-            command.args(["--input-type=module", "--eval", IN_JAVASCRIPT]).arg(port.to_string()).arg(log);
+            command.args(["--input-type=module", "--eval", source]).arg(port.to_string()).arg(log);
             command
         })
         .await
