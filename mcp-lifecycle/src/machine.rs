@@ -277,11 +277,17 @@ impl Machine {
         if was_ready && !matches!(loss, Loss::Auth | Loss::Expired) {
             actions.push(Action::Strike(generation));
         }
-        if self.era_was_wrong(loss, was_ready) || self.session_has_expired(loss, was_ready) {
+        if self.era_was_wrong(loss, was_ready) {
+            self.connect(Haste::AtOnce, actions);
+            self.corrected = true;
+            return;
+        }
+        if self.session_has_expired(loss, was_ready) {
             self.connect(Haste::AtOnce, actions);
             return;
         }
-        self.corrected = false;
+        // The era was a guess, from a connection that broke while it was asked for: that may have been chance.
+        let was_misjudged = self.corrected && loss == Loss::Refused && self.era.take().is_some();
         if !was_ready && self.era == Some(Era::Modern) {
             // A modern server may have been replaced by an older one that does not answer: ask again.
             self.era = None;
@@ -297,7 +303,7 @@ impl Machine {
         let at_once = loss == Loss::Exited && proven && self.backoff.failures() == 0;
         let delay = self.backoff.on_failure(&mut self.jitter);
         let delay = if let Loss::Later(least) = loss { delay.max(least) } else { delay };
-        if matches!(loss, Loss::Permanent | Loss::Refused) {
+        if matches!(loss, Loss::Permanent | Loss::Refused) && !was_misjudged {
             self.park(ParkReason::Permanent, Prospect::Unknown, now);
         } else if self.unproven >= self.policy.park_after {
             let may_return = self.ever_ready && loss == Loss::Unreachable;
@@ -446,7 +452,6 @@ impl Machine {
         self.last_up = generation;
         self.ever_ready = true;
         self.era = Some(era);
-        self.corrected = false;
         self.proven = false;
         self.stable_at = Some(later(now, self.policy.stable_for));
         self.recess.on_up(now);
@@ -468,6 +473,7 @@ impl Machine {
     fn connect(&mut self, haste: Haste, actions: &mut Vec<Action>) {
         self.generation += 1;
         self.haste = haste;
+        self.corrected = false;
         self.state = State::Connecting { generation: self.generation, attempt: self.attempt() };
         if self.existing.is_none() {
             self.open(self.generation, actions);
@@ -535,7 +541,6 @@ impl Machine {
             (Loss::Refused | Loss::Rejected, Some(_)) => self.era = None,
             _ => return false,
         }
-        self.corrected = true;
         true
     }
 

@@ -614,6 +614,31 @@ fn what_a_server_seemed_to_speak_is_forgotten_when_it_is_parked_before_it_was_ev
 }
 
 #[test]
+fn an_era_that_was_guessed_and_is_refused_is_asked_for_again_after_a_pause() {
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::ProbeKilled); // by chance: it is a modern server
+    bench.lose(Loss::Refused);
+    assert!(matches!(bench.state(), State::Backoff { attempt: 2, .. }), "{:?}", bench.state());
+    bench.wait();
+    assert_eq!(bench.connects, [(1, None), (2, Some(Era::Legacy)), (3, None)]);
+    bench.lose(Loss::Refused);
+    assert!(matches!(bench.state(), State::Parked { why: ParkReason::Permanent, .. }));
+}
+
+#[test]
+fn an_era_that_was_guessed_may_be_corrected_once_the_server_is_switched_on_again() {
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::ProbeKilled);
+    bench.on(Event::Disable);
+    bench.on(Event::Gone(2));
+    bench.on(Event::Enable(Begin::Now));
+    bench.lose(Loss::Refused);
+    assert_eq!(bench.state(), State::Connecting { generation: 4, attempt: 1 });
+    let eras: Vec<_> = bench.connects.iter().map(|(_, era)| *era).collect();
+    assert_eq!(eras, [None, Some(Era::Legacy), Some(Era::Legacy), None]);
+}
+
+#[test]
 fn each_attempt_may_correct_the_era_once() {
     let mut bench = Bench::connecting();
     bench.lose(Loss::ProbeKilled);
