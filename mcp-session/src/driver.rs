@@ -31,8 +31,8 @@ pub struct Driver {
     alarm: Alarm,
     /// What the server has asked for; as many as the handler limits allow.
     serving: FuturesUnordered<Serving>,
-    /// The server being asked to stop watching resources; one future at most.
-    parting: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// The server being asked to watch resources, or to stop that; one future at most.
+    asking: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
 /// What reading has come to.
@@ -53,7 +53,7 @@ impl Driver {
             batch: Vec::new(),
             alarm: Alarm::default(),
             serving: FuturesUnordered::new(),
-            parting: FuturesUnordered::new(),
+            asking: FuturesUnordered::new(),
         }
     }
 
@@ -74,17 +74,17 @@ impl Driver {
         self.shared.driver.register(cx.waker());
         // Stop first, then what frees memory, then what brings new work.
         if self.shared.is_stopping() {
-            return Poll::Ready(self.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Told));
+            return Poll::Ready(self.end(Closed::new(CloseReason::Local, ""), Farewell::Told, cx));
         }
         self.expire(cx);
         match self.read(cx) {
             Read::All => {}
-            Read::Closed(closed) => return Poll::Ready(self.shared.shut(closed, Farewell::Silent)),
+            Read::Closed(closed) => return Poll::Ready(self.end(closed, Farewell::Silent, cx)),
             // Everybody else first.
             Read::Some => cx.waker().wake_by_ref(),
         }
         self.serve(cx);
-        self.part(cx);
+        self.ask(cx);
         Poll::Pending
     }
 
@@ -111,14 +111,21 @@ impl Driver {
         while let Poll::Ready(Some(_)) = self.serving.poll_next_unpin(cx) {}
     }
 
-    /// Takes back what no subscription wants to be told any more.
-    fn part(&mut self, cx: &mut Context<'_>) {
+    /// Asks for the resources that subscriptions want to be told of, and takes back what none wants any more.
+    fn ask(&mut self, cx: &mut Context<'_>) {
         loop {
-            if self.parting.is_empty() {
-                self.parting.extend(self.shared.begin_parting());
+            if self.asking.is_empty() {
+                self.asking.extend(self.shared.begin_asking());
             }
-            let Poll::Ready(Some(())) = self.parting.poll_next_unpin(cx) else { return };
+            let Poll::Ready(Some(())) = self.asking.poll_next_unpin(cx) else { return };
         }
+    }
+
+    fn end(&mut self, closed: Closed, farewell: Farewell, cx: &mut Context<'_>) -> Closed {
+        let closed = self.shared.shut(closed, farewell);
+        // Whoever waits for what was asked is told how that has ended.
+        self.ask(cx);
+        closed
     }
 
     /// Ends the calls whose deadline has come and sets the timer to the next one.

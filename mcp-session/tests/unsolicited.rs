@@ -177,6 +177,58 @@ async fn f129_what_is_given_up_halfway_is_cancelled_and_taken_back() {
     assert_eq!(asked(&it).len(), 4);
 }
 
+/// One that was asked for, one whose turn comes while nobody looks, and one that is in line when its time is up.
+#[tokio::test(start_paused = true)]
+async fn subscriptions_that_nobody_polls_keep_nobody_waiting() {
+    let it = legacy().await;
+    let began = Instant::now();
+    let mut idle: Vec<_> = [&["a:", "z:"][..], &["b:"], &["c:"]]
+        .into_iter()
+        .map(|uris| ByHand::new(it.session.subscribe(resources(uris), SubscribeOptions::default())))
+        .collect();
+    assert!(idle.iter_mut().all(|opening| opening.poll().is_pending()));
+    let other = subscribe(&it.session, &["d:"]);
+    agree(&it.peer, "resources/subscribe", "a:").await;
+    agree(&it.peer, "resources/subscribe", "b:").await;
+    let slow = it.peer.expect("resources/subscribe").await;
+    drop(idle.pop());
+    it.peer.expect("notifications/cancelled").await;
+    agree(&it.peer, "resources/subscribe", "d:").await;
+    drop(other.await.unwrap().unwrap());
+    agree(&it.peer, "resources/unsubscribe", "c:").await;
+    agree(&it.peer, "resources/unsubscribe", "d:").await;
+    assert_eq!(began.elapsed(), seconds(0));
+    assert_eq!(cancelled_ids(&it.peer), [slow.value["id"].as_i64().unwrap()]);
+    // They get what they have waited for, however late they look.
+    tokio::time::sleep(seconds(60)).await;
+    let std::task::Poll::Ready(Ok(_b)) = idle[1].poll() else { panic!("it was agreed to") };
+    let std::task::Poll::Ready(Err(late)) = idle[0].poll() else { panic!("not in time") };
+    assert!(matches!(late, CallError::Timeout { dispatch: Dispatch::NotSent, .. }), "{late:?}");
+    agree(&it.peer, "resources/unsubscribe", "a:").await;
+    settle().await;
+    assert_eq!(asked(&it), ["+a:", "+b:", "+c:", "+d:", "-c:", "-d:", "-a:"]);
+    assert_quiescent(&it.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_its_turn_ends_with_the_session() {
+    for is_ours in [true, false] {
+        let it = legacy().await;
+        let (asked_for, in_line) = (subscribe(&it.session, &["a:"]), subscribe(&it.session, &["b:"]));
+        it.peer.expect("resources/subscribe").await;
+        if is_ours {
+            it.session.close(soon()).await;
+        } else {
+            it.peer.close(CloseReason::EndOfStream);
+        }
+        for (opening, outcome) in [(asked_for, CallOutcome::Unknown), (in_line, CallOutcome::NotSent)] {
+            let error = opening.await.unwrap().unwrap_err();
+            assert!(error.is_session_gone() && error.outcome() == outcome, "{is_ours}: {error:?}");
+        }
+        assert_quiescent(&it.session);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_resource_ends_the_subscription_and_can_be_asked_for_again() {
     let it = legacy().await;

@@ -114,9 +114,9 @@ impl Session {
     ///
     /// In the modern era this is one request that lives as long as the subscription; it is open once the
     /// server has acknowledged it. In the legacy era changed lists are told to every client unasked, and
-    /// the server is asked to watch each resource, one after the other; subscriptions to the same
-    /// resource share one such request. A legacy server does not say whom a changed resource concerns:
-    /// every subscription to resources is told of it.
+    /// the driver asks the server to watch each resource, one after the other; subscriptions to the same
+    /// resource share one such request, and one that nobody polls keeps no other one waiting. A legacy server
+    /// does not say whom a changed resource concerns: every subscription to resources is told of it.
     ///
     /// What the server has not declared is not asked for; see [`Subscription::honoured`]. That holds for
     /// tasks (`task_ids`) too, which are told of where both sides have declared the extension
