@@ -3,29 +3,22 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use bytes::Bytes;
 use mcp_proto::tasks::Task;
-use mcp_proto::{InputAnswers, InputRequired, Method, Payload, Request, RequestId};
-use mcp_transport::{
-    CloseReason, Closed, Dispatch, Inbound, MirroredHeader, Outbound, Rejection, SendError, Sent, Transport,
-};
+use mcp_proto::{InputAnswers, InputRequired, Method, Payload, Request};
+use mcp_transport::Outbound;
 use tokio::time::Instant;
 
 use crate::era::Reply;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
-use crate::gate::Permit;
-use crate::next_round::NextRound;
+use crate::in_flight::InFlight;
 use crate::options::TaskMode;
-use crate::pending::{Door, Patience, Refused};
-use crate::progress::ProgressLane;
 use crate::rounds::{Gathering, Rounds};
 use crate::session::{Handle, Session};
-use crate::shared::{Entry, Farewell, Keeps, Origin, Role, Shared};
-use crate::slot::{Ended, Found, Kept, Show, Slot};
-use crate::subscription::SubscriptionLane;
-use crate::task::{FollowEnd, Following, TaskPlace, follow};
+use crate::shared::Farewell;
+use crate::slot::{Ended, Kept};
+use crate::start::Start;
+use crate::task::{FollowedTask, follow};
 use crate::urls::UrlsRequired;
 
 /// A call in progress: a future of its result.
@@ -98,52 +91,6 @@ enum State {
     /// The server has answered with a task.
     Task(Box<FollowedTask>),
     Done,
-}
-
-/// A written request that has not been taken in yet.
-pub(crate) struct Start {
-    pub(crate) frame: Bytes,
-    /// Headers for transports that have some.
-    pub(crate) mirrored: Vec<MirroredHeader>,
-    pub(crate) started: Instant,
-    /// How many handlers the call was made inside of.
-    pub(crate) depth: u8,
-    pub(crate) patience: Patience,
-    pub(crate) pass: Pass,
-    pub(crate) progress: Option<ProgressLane>,
-    /// Where the server may ask for input before it answers.
-    pub(crate) rounds: Option<Box<Rounds>>,
-    /// Where the events of the subscription go that this request is.
-    pub(crate) lane: Option<Arc<SubscriptionLane>>,
-}
-
-/// How a call was let in, and what it holds for that.
-#[derive(Debug)]
-pub(crate) enum Pass {
-    /// On behalf of a call that was let in before.
-    Again,
-    /// Straight from a session handle.
-    Session,
-    /// With a permit of a gate, free as soon as the call has ended.
-    Gate(Permit),
-    /// With a permit of a gate, kept for the next page of a list.
-    GateAndBack(Permit),
-}
-
-/// A call whose entry is in the table, or was until somebody ended it.
-pub(crate) struct InFlight {
-    slot: Arc<Slot>,
-    progress: Option<ProgressLane>,
-    rounds: Option<Box<Rounds>>,
-    origin: Origin,
-    /// Whose entry it is, in a later round.
-    _place: Option<NextRound>,
-}
-
-/// A task in the place of an answer.
-struct FollowedTask {
-    place: TaskPlace,
-    following: Following,
 }
 
 impl<R: Request> Call<R> {
@@ -395,172 +342,4 @@ impl fmt::Debug for RawCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawCall").field("id", &self.id).field("method", &self.method).finish_non_exhaustive()
     }
-}
-
-impl Start {
-    /// A request that is no call of anybody's, answered by `limit` whatever it reports.
-    pub(crate) fn alone(frame: Bytes, limit: Instant) -> Self {
-        let started = Instant::now();
-        let patience = Patience::new(started, Duration::MAX, limit);
-        let mirrored = Vec::new();
-        Self {
-            frame,
-            mirrored,
-            started,
-            depth: 0,
-            patience,
-            pass: Pass::Session,
-            progress: None,
-            rounds: None,
-            lane: None,
-        }
-    }
-
-    /// Takes the call in: from here on somebody will end it, and the guard that cancels it is armed,
-    /// before the transport has seen anything.
-    pub(crate) fn begin(self, shared: &Arc<Shared>, id: i64) -> Result<InFlight, CallError> {
-        let Self { frame, mirrored, started, depth, patience, pass, progress, rounds, lane } = self;
-        let now = Instant::now();
-        if patience.due() <= now {
-            let waited = now.duration_since(started);
-            return Err(CallError::Timeout { dispatch: Dispatch::NotSent, waited });
-        }
-        let mut request = Outbound::request(RequestId::from(id), frame);
-        request.mirrored = mirrored;
-        let slot = Arc::new(Slot::new(request));
-        let door = match pass {
-            Pass::Again => Door::Again,
-            Pass::Session => Door::Session,
-            Pass::Gate(_) | Pass::GateAndBack(_) => Door::Gate,
-        };
-        let keeps = match (&pass, &rounds) {
-            (Pass::GateAndBack(_), _) => Keeps::ForNextPage(patience),
-            (_, Some(rounds)) => rounds.keeps(),
-            (_, None) => Keeps::Nothing,
-        };
-        let permit = match pass {
-            Pass::Again | Pass::Session => None,
-            Pass::Gate(permit) | Pass::GateAndBack(permit) => Some(permit),
-        };
-        let origin = Origin { started, depth, wants_progress: progress.is_some() };
-        let role = lane.map_or(Role::Call, Role::Subscription);
-        let entry = Entry { id, slot: Arc::clone(&slot), permit, keeps, origin, role };
-        let taken_in = shared.table().insert(id, entry, patience, door);
-        match taken_in {
-            Ok(timer) => shared.wake_driver(timer),
-            Err((refused, _entry)) => return Err(refused.into()),
-        }
-        Ok(InFlight { slot, progress, rounds, origin, _place: None })
-    }
-}
-
-impl FollowedTask {
-    fn poll(
-        &mut self,
-        transport: &Arc<dyn Transport>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Payload, CallError>> {
-        // Its end first: what is learned for a call that was given up is of no use.
-        if let Poll::Ready(Found::Ended(ended)) = self.place.slot.poll(transport, cx, Show::Nothing) {
-            // Nothing was sent that an answer could belong to.
-            let error = ended.result.err().unwrap_or(CallError::Protocol(ProtocolFault::NoAnswer));
-            return Poll::Ready(Err(error.of_later_round()));
-        }
-        let result = match ready!(self.following.as_mut().poll(cx)) {
-            // Somebody has ended the call a moment before, and tells so in a moment.
-            FollowEnd::Over(_) if !self.place.settle() => {
-                self.following = Box::pin(std::future::pending());
-                return Poll::Pending;
-            }
-            FollowEnd::Over(result) => result,
-            FollowEnd::GivenUp(error) => {
-                self.place.give_up();
-                Err(error)
-            }
-        };
-        Poll::Ready(result.map_err(CallError::of_later_round))
-    }
-}
-
-impl From<Refused> for CallError {
-    fn from(refused: Refused) -> Self {
-        let closed = match refused {
-            Refused::Closed(closed) => closed,
-            Refused::Full => return Self::Overloaded,
-            Refused::Retracted => Closed::new(CloseReason::Local, ""),
-        };
-        Self::SessionGone { dispatch: Dispatch::NotSent, closed }
-    }
-}
-
-impl InFlight {
-    pub(crate) fn poll(&mut self, shared: &Shared, id: i64, cx: &mut Context<'_>) -> Poll<Ended> {
-        loop {
-            let show = self.progress.as_ref().map_or(Show::Nothing, ProgressLane::show);
-            match (self.slot.poll(&shared.transport, cx, show), &mut self.progress) {
-                (Poll::Ready(Found::Ended(ended)), lane) => {
-                    // What came before the end is shown before it, however soon after the one before.
-                    if let Some(lane) = lane
-                        && let Some(progress) = self.slot.take_progress()
-                    {
-                        lane.deliver(progress);
-                    }
-                    return Poll::Ready(ended);
-                }
-                (Poll::Ready(Found::Sent(sent)), _) => on_sent(sent, shared, id),
-                (Poll::Ready(Found::Progress(progress)), Some(lane)) => lane.deliver(progress),
-                (Poll::Ready(Found::Progress(_)), None) => {}
-                // Asked after the slot has our waker: progress that comes later will wake us.
-                (Poll::Pending, Some(lane)) if self.slot.has_progress() => ready!(lane.poll_rest(cx)),
-                (Poll::Pending, _) => return Poll::Pending,
-            }
-        }
-    }
-}
-
-/// Takes note of what the transport did with the request.
-fn on_sent(sent: Result<Sent, SendError>, shared: &Shared, id: i64) {
-    let error = match sent {
-        Ok(Sent::Answered(frame)) => {
-            shared.route(Inbound::Message { frame, stream: Some(id.into()) });
-            // Still there if the frame was not the answer; none can come any more.
-            CallError::Protocol(ProtocolFault::NoAnswer)
-        }
-        Ok(Sent::Failed(why)) => why.into(),
-        Ok(Sent::Rejected(rejection)) => return on_rejected(rejection, shared, id),
-        Ok(_) => return,
-        Err(SendError::Refused(closed)) => CallError::SessionGone { dispatch: Dispatch::Refused, closed },
-        Err(SendError::Closed(closed)) => CallError::SessionGone { dispatch: Dispatch::NotSent, closed },
-        Err(SendError::TooLarge { limit }) => CallError::FrameTooLarge { limit, dispatch: Dispatch::NotSent },
-        Err(other) => {
-            let closed = Closed::new(CloseReason::Broken(other.to_string()), "");
-            CallError::SessionGone { dispatch: Dispatch::NotSent, closed }
-        }
-    };
-    let taken = shared.table().remove(id);
-    if let Some(entry) = taken {
-        shared.answer(entry, Err(error));
-    }
-}
-
-/// The server refused the request with an HTTP status. A JSON-RPC error says more, but what a probe
-/// means depends on the status, so the handshake gets both.
-fn on_rejected(mut rejection: Box<Rejection>, shared: &Shared, id: i64) {
-    let taken = shared.table().remove(id);
-    let Some(entry) = taken else { return };
-    shared.redact_rejection(&mut rejection);
-    let is_refusal = asks_for_time(rejection.status) || rejection.wants_authorization();
-    let is_answer = shared.agreed.get().is_some() && !is_refusal;
-    let error = match rejection.error.take_if(|_| is_answer) {
-        Some(error) => CallError::Peer(error),
-        None => CallError::Http(rejection),
-    };
-    shared.answer(entry, Err(error));
-}
-
-/// Whether a status says that the server, or what stands before it, cannot serve anything right now: it
-/// counts more than what a JSON-RPC error says, and only the headers tell how long to wait. A 500 is not
-/// among them: with a JSON-RPC error, this one request failed, as it would have on a pipe.
-fn asks_for_time(status: u16) -> bool {
-    matches!(status, 429 | 502..=504)
 }

@@ -8,11 +8,12 @@ use mcp_transport::{CloseReason, Closed, Dispatch};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::{Call, Pass, RawCall};
+use crate::call::{Call, RawCall};
 use crate::error::CallError;
 use crate::list::{ListLimits, Listed};
 use crate::options::CallOptions;
 use crate::session::Session;
+use crate::start::Pass;
 
 /// The door of one server: how many calls may run at once, and on which session.
 ///

@@ -14,7 +14,7 @@ use mcp_transport::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::{RawCall, Start};
+use crate::call::RawCall;
 use crate::driver::Driver;
 use crate::era::{Agreed, mirrored_discovery, notice};
 use crate::error::{CallError, HandshakeError, ProtocolFault};
@@ -22,6 +22,7 @@ use crate::options::{EraPolicy, SessionOptions};
 use crate::pending::later;
 use crate::session::{Handle, Session};
 use crate::shared::Shared;
+use crate::start::Start;
 
 /// How long to wait for the reason of a loss after a write has failed.
 const LAST_WORD: Duration = Duration::from_secs(1);

@@ -4,11 +4,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use mcp_proto::{Method, Paginated};
 
-use crate::call::Pass;
 use crate::error::{CallError, ProtocolFault};
 use crate::gate::Permit;
 use crate::options::CallOptions;
 use crate::session::Session;
+use crate::start::Pass;
 
 /// How much of a list is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::call::{Call, Pass, RawCall, Start};
+use crate::call::{Call, RawCall};
 use crate::counters::Counters;
 use crate::depth;
 use crate::era::Agreed;
@@ -26,6 +26,7 @@ use crate::raw_params::RawParams;
 use crate::rounds::{Rounds, Urls};
 use crate::service::Service;
 use crate::shared::{Entry, Farewell, Shared};
+use crate::start::{Pass, Start};
 use crate::tool_headers::ToolHeaders;
 
 /// One connection to one server, open and agreed on: a cheap handle, shared by cloning.

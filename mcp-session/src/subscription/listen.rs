@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use mcp_proto::{Listen, Request as _, RequestId, SubscriptionFilter, encode_request};
 use tokio::time::Instant;
 
-use crate::call::{RawCall, Start};
+use crate::call::RawCall;
 use crate::error::{CallError, ProtocolFault};
 use crate::pending::later;
 use crate::session::Session;
+use crate::start::Start;
 use crate::subscription::{Source, SubscribeOptions, Subscription, SubscriptionLane};
 
 /// Opens a subscription. Its lane stands in the pending table, beside the request, before anything is

@@ -12,12 +12,13 @@ use mcp_transport::{CloseReason, Closed, Dispatch};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::{Call, Start};
+use crate::call::Call;
 use crate::error::{CallError, CallOutcome};
 use crate::options::CallOptions;
 use crate::pending::later;
 use crate::session::{Handle, Session};
 use crate::shared::Shared;
+use crate::start::Start;
 use crate::subscription::interests::{Hold, Interests, Turn};
 use crate::subscription::{Source, SubscribeOptions, Subscription, SubscriptionEnd, SubscriptionLane};
 

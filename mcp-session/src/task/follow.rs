@@ -6,12 +6,12 @@ use mcp_proto::tasks::{GetTask, GetTaskPayload, Task, UpdateTask};
 use mcp_proto::{Entries, InputRequired, Method, Payload, Request};
 use tokio::time::{Instant, sleep_until};
 
-use crate::call::Pass;
 use crate::error::{CallError, ProtocolFault, TaskFault, UnsupportedWhy};
 use crate::options::{CallOptions, RoundMode};
 use crate::pending::{Patience, later};
 use crate::rounds::{answer_all, questions};
 use crate::session::Session;
+use crate::start::Pass;
 use crate::task::TaskToken;
 use crate::task::poll::{SHORTEST_PAUSE, Step, TaskPoll};
 use crate::wakes::Watch;

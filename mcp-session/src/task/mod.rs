@@ -1,6 +1,7 @@
 //! Tasks of a server: work that outlives the request that began it.
 
 mod follow;
+mod followed;
 mod interest;
 mod known;
 mod poll;
@@ -15,16 +16,18 @@ use mcp_proto::tasks::{CancelTask, GetTask, Task, TaskRequest, UpdateTask};
 use mcp_proto::{CallTool, CallToolResult, Entries, Era, Method, Payload, RawJson, for_version};
 use tokio::time::Instant;
 
-use crate::call::Pass;
 use crate::depth;
 use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::LiveSession;
 use crate::options::{CallOptions, ProgressHandler, TaskMode};
 use crate::session::Session;
 use crate::slot::Kept;
+use crate::start::Pass;
+use crate::task::follow::FollowEnd;
 use crate::task::interest::Interest;
 
-pub(crate) use follow::{FollowEnd, Following, follow};
+pub(crate) use follow::follow;
+pub(crate) use followed::FollowedTask;
 pub(crate) use known::Tasks;
 pub(crate) use ticket::{TaskPlace, Ticket};
 pub(crate) use token::TaskToken;
