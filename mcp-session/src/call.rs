@@ -16,7 +16,7 @@ use crate::options::TaskMode;
 use crate::rounds::{Gathering, Rounds};
 use crate::session::{Handle, Session};
 use crate::shared::Farewell;
-use crate::slot::{Ended, Kept};
+use crate::slot::{Ended, Kept, Work};
 use crate::start::Start;
 use crate::task::{FollowedTask, follow};
 use crate::urls::UrlsRequired;
@@ -50,8 +50,8 @@ use crate::urls::UrlsRequired;
 /// (every 100 ms at most and every 60 s at least, every second if it says nothing; earlier once it tells of
 /// a change), given what it asks for, and its result becomes that of the call. The permit is kept
 /// meanwhile. The time-out of the call holds for each question, its deadline for the whole: give one that
-/// the task can keep. However the call ends before the task does, the task is cancelled with
-/// `tasks/cancel`, exactly once. [`Session::start_task`](crate::Session::start_task) lets a task outlive
+/// the task can keep. However the call ends before the task does, what is asked of handlers ends with it, and
+/// the task is cancelled with `tasks/cancel`, exactly once. [`Session::start_task`](crate::Session::start_task) lets a task outlive
 /// its call.
 ///
 /// # Cancel safety
@@ -89,7 +89,7 @@ enum State {
     /// As in flight, with nothing to send before the input is there.
     Gathering(InFlight),
     /// The server has answered with a task.
-    Task(Box<FollowedTask>),
+    Task(FollowedTask),
     Done,
 }
 
@@ -139,8 +139,9 @@ impl RawCall {
                 State::InFlight(call) => (call, false),
                 State::Gathering(call) => (call, true),
                 State::Task(task) => {
-                    let result = ready!(task.poll(&self.handle.shared.transport, cx));
+                    let end = ready!(task.poll(&self.handle.shared.transport, cx));
                     self.state = State::Done;
+                    let result = end.into_result().map_err(CallError::of_later_round);
                     return Poll::Ready(result.map(|result| (result, Kept::Nothing)));
                 }
                 State::Refused(_) | State::Ready(_) | State::Done => return Poll::Pending,
@@ -254,7 +255,7 @@ impl RawCall {
         };
         self.id = place.id;
         let slot = Arc::clone(&place.slot);
-        slot.gather(gathering);
+        slot.take_up(Work::Gathering(gathering));
         let call = InFlight { slot, progress, rounds: Some(rounds), origin, _place: Some(place) };
         self.state = State::Gathering(call);
     }
@@ -276,7 +277,7 @@ impl RawCall {
         let token = None;
         let following =
             Box::pin(follow(session, task, token, rounds.patience(), rounds.mode(), call.origin.depth));
-        self.state = State::Task(Box::new(FollowedTask { place, following }));
+        self.state = State::Task(FollowedTask::new(place, following));
     }
 
     /// Sends the request once more, with what the server has asked for.

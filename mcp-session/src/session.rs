@@ -296,7 +296,7 @@ impl Session {
     /// Subscriptions that are open or being opened.
     #[must_use]
     pub fn subscriptions(&self) -> usize {
-        let asked = self.handle.shared.table().count(|entry| !entry.is_call());
+        let asked = self.handle.shared.table().count(Entry::is_subscription);
         asked + self.handle.shared.unsolicited.members()
     }
 

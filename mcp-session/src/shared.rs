@@ -88,6 +88,8 @@ pub(crate) struct Origin {
 #[derive(Debug)]
 pub(crate) enum Role {
     Call,
+    /// Somebody who follows a task that belongs to no call any more. What is asked about it are calls.
+    Follower,
     /// A request that is a subscription, and where its events go.
     Subscription(Arc<SubscriptionLane>),
     /// A call whose answer is a task.
@@ -95,9 +97,13 @@ pub(crate) enum Role {
 }
 
 impl Entry {
-    /// Whether it is a call, and not a subscription.
+    /// Whether somebody waits for its answer, or for the task that was one.
     pub(crate) fn is_call(&self) -> bool {
-        !matches!(self.role, Role::Subscription(_))
+        matches!(self.role, Role::Call | Role::Task(_))
+    }
+
+    pub(crate) fn is_subscription(&self) -> bool {
+        matches!(self.role, Role::Subscription(_))
     }
 
     /// Whether the server owes it an answer that ends it.
@@ -188,7 +194,7 @@ impl Shared {
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
         let Entry { id, slot, permit, keeps, origin, role } = entry;
         match role {
-            Role::Call => {}
+            Role::Call | Role::Follower => {}
             Role::Subscription(lane) => {
                 lane.end(self.end_of_subscription(result.clone()));
             }
@@ -268,8 +274,7 @@ impl Shared {
         Kept::Nothing
     }
 
-    /// Takes the place of a call whose answer is a task. Only the deadline of the call ends it, as its
-    /// server need not answer anything meanwhile. If the session has ended, so has the call.
+    /// Takes the place of a call whose answer is a task.
     pub(crate) fn task_place(
         &self,
         agreed: &Agreed,
@@ -278,16 +283,26 @@ impl Shared {
         origin: Origin,
         task: &Task,
     ) -> TaskPlace {
+        self.place_at_rest(permit, patience, origin, Role::Task(self.ticket(agreed, task)))
+    }
+
+    /// Takes a place for whoever follows a task that belongs to no call any more.
+    pub(crate) fn place_of_follower(&self, patience: Patience, origin: Origin) -> TaskPlace {
+        self.place_at_rest(None, patience, origin, Role::Follower)
+    }
+
+    /// Takes a place that only its deadline ends, as the server need not answer anything meanwhile. If the
+    /// session has ended, so has whatever the place is for.
+    fn place_at_rest(
+        &self,
+        permit: Option<Permit>,
+        patience: Patience,
+        origin: Origin,
+        role: Role,
+    ) -> TaskPlace {
         let slot = Arc::new(Slot::awaiting());
         let id = self.ids.next();
-        let entry = Entry {
-            id,
-            slot: Arc::clone(&slot),
-            permit,
-            keeps: Keeps::Nothing,
-            origin,
-            role: Role::Task(self.ticket(agreed, task)),
-        };
+        let entry = Entry { id, slot: Arc::clone(&slot), permit, keeps: Keeps::Nothing, origin, role };
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
         match taken_in {
             Ok(timer) => self.wake_driver(timer),

@@ -472,6 +472,50 @@ async fn a_person_who_takes_long_does_not_use_up_the_time_of_the_server() {
     calling.await.unwrap().unwrap();
 }
 
+/// A task that asks a person who never answers, and nobody polls any more whoever follows it.
+#[tokio::test(start_paused = true)]
+async fn s102_the_deadline_ends_what_a_task_asks_for_also_when_nobody_polls_its_call() {
+    for is_taken in [false, true] {
+        let desk = Desk::new();
+        let it = modern_with_tasks(SessionOptions::default().with_handler(Arc::clone(&desk) as _)).await;
+        let handle = it.session.task("x");
+        let began = Instant::now();
+        let options = CallOptions::default().with_timeout(seconds(5)).with_deadline(began + seconds(20));
+        let mut following = ByHand::new(async {
+            if is_taken {
+                handle.result(options).await
+            } else {
+                it.session.call(CallTool::new("t"), options).await
+            }
+        });
+        assert!(following.poll().is_pending());
+        let asks = json!({"inputRequests": {"q": {"method": "elicitation/create", "params": form("hang")}}});
+        if is_taken {
+            answer_poll(&it.peer, task("working", json!({}))).await;
+        } else {
+            become_task(&it, json!({})).await;
+        }
+        settle().await;
+        assert!(following.poll().is_pending());
+        tokio::time::sleep(seconds(1)).await;
+        assert!(following.poll().is_pending());
+        answer_poll(&it.peer, task("input_required", asks)).await;
+        settle().await;
+        assert!(following.poll().is_pending());
+        assert_eq!((desk.asked().len(), desk.running()), (1, 1));
+        assert_eq!(it.session.in_flight(), usize::from(!is_taken), "nothing of the server waits for that");
+        tokio::time::sleep_until(began + seconds(19)).await;
+        assert_eq!(desk.running(), 1, "a person may take longer than a server");
+        tokio::time::sleep_until(began + seconds(20)).await;
+        settle().await;
+        assert_eq!((desk.running(), it.session.in_flight()), (0, 0), "free although nobody polls");
+        assert_eq!(task_cancels(&it.peer), usize::from(!is_taken), "one that was taken goes on");
+        let std::task::Poll::Ready(Err(ended)) = following.poll() else { panic!("not over") };
+        assert!(matches!(ended, CallError::Timeout { .. }), "{ended:?}");
+        assert_eq!(ended.outcome(), CallOutcome::Unknown);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_task_that_asks_for_what_nobody_gives_or_without_end_is_cancelled() {
     let asks = |key: u32| {

@@ -28,6 +28,15 @@ pub(crate) enum FollowEnd {
     Over(Result<Payload, CallError>),
 }
 
+impl FollowEnd {
+    pub(crate) fn into_result(self) -> Result<Payload, CallError> {
+        match self {
+            Self::GivenUp(error) => Err(error),
+            Self::Over(result) => result,
+        }
+    }
+}
+
 /// Follows a task to its result, within `patience`: the hard limit is that of the whole, the soft one that
 /// of each question, which progress under `token` prolongs; `depth` is that of the call.
 pub(crate) async fn follow(
