@@ -108,6 +108,12 @@ impl InputAnswers {
         self.request_state = Some(state);
     }
 
+    /// The answers alone, by the keys of their requests.
+    #[must_use]
+    pub fn into_responses(self) -> Entries<RawJson> {
+        self.input_responses.unwrap_or_default()
+    }
+
     /// The requests of `required` that have no answer yet, by their keys.
     #[must_use]
     pub fn lacks<'a>(&self, required: &'a InputRequired) -> Vec<&'a str> {

@@ -16,7 +16,7 @@ use crate::options::TaskMode;
 use crate::rounds::{Gathering, Rounds};
 use crate::session::{Handle, Session};
 use crate::shared::Farewell;
-use crate::slot::{Ended, Kept, Work};
+use crate::slot::{Ended, Kept};
 use crate::start::Start;
 use crate::task::{FollowedTask, follow};
 use crate::urls::UrlsRequired;
@@ -89,7 +89,7 @@ enum State {
     /// As in flight, with nothing to send before the input is there.
     Gathering(InFlight),
     /// The server has answered with a task.
-    Task(FollowedTask),
+    Task(Box<FollowedTask>),
     Done,
 }
 
@@ -139,9 +139,8 @@ impl RawCall {
                 State::InFlight(call) => (call, false),
                 State::Gathering(call) => (call, true),
                 State::Task(task) => {
-                    let end = ready!(task.poll(&self.handle.shared.transport, cx));
+                    let result = ready!(task.poll(&self.handle.shared.transport, cx));
                     self.state = State::Done;
-                    let result = end.into_result().map_err(CallError::of_later_round);
                     return Poll::Ready(result.map(|result| (result, Kept::Nothing)));
                 }
                 State::Refused(_) | State::Ready(_) | State::Done => return Poll::Pending,
@@ -255,7 +254,7 @@ impl RawCall {
         };
         self.id = place.id;
         let slot = Arc::clone(&place.slot);
-        slot.take_up(Work::Gathering(gathering));
+        slot.gather(gathering);
         let call = InFlight { slot, progress, rounds: Some(rounds), origin, _place: Some(place) };
         self.state = State::Gathering(call);
     }
@@ -277,7 +276,7 @@ impl RawCall {
         let token = None;
         let following =
             Box::pin(follow(session, task, token, rounds.patience(), rounds.mode(), call.origin.depth));
-        self.state = State::Task(FollowedTask::new(place, following));
+        self.state = State::Task(Box::new(FollowedTask { place, following }));
     }
 
     /// Sends the request once more, with what the server has asked for.

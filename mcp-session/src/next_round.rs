@@ -4,7 +4,7 @@ use crate::gate::Permit;
 use crate::shared::Table;
 use crate::slot::Slot;
 
-/// The place of a call in its next round, or of a list before its next page.
+/// The place of a call in its next round, of a list before its next page, or of what a task has handlers asked.
 ///
 /// Taken by whoever has answered the round before: from then on the call ends at its deadline, or with its
 /// session, as in any round, also if nobody polls it.

@@ -195,7 +195,8 @@ pub(crate) fn questions(
     inputs.into_iter().flat_map(|inputs| inputs.iter()).map(read).collect()
 }
 
-async fn gather(
+/// Gathers the answers to all questions, as [`answer_all`] does.
+pub(crate) async fn gather(
     handle: Arc<Handle>,
     required: InputRequired,
     questions: Questions,

@@ -88,8 +88,8 @@ pub(crate) struct Origin {
 #[derive(Debug)]
 pub(crate) enum Role {
     Call,
-    /// Somebody who follows a task that belongs to no call any more. What is asked about it are calls.
-    Follower,
+    /// What handlers are asked on behalf of a task: nothing of the server is waited for.
+    Question,
     /// A request that is a subscription, and where its events go.
     Subscription(Arc<SubscriptionLane>),
     /// A call whose answer is a task.
@@ -194,7 +194,7 @@ impl Shared {
     pub(crate) fn answer(&self, entry: Entry, result: Result<Payload, CallError>) {
         let Entry { id, slot, permit, keeps, origin, role } = entry;
         match role {
-            Role::Call | Role::Follower => {}
+            Role::Call | Role::Question => {}
             Role::Subscription(lane) => {
                 lane.end(self.end_of_subscription(result.clone()));
             }
@@ -237,9 +237,26 @@ impl Shared {
         patience: Patience,
         origin: Origin,
     ) -> NextRound {
+        self.place(permit, keeps, patience, origin, Role::Call)
+    }
+
+    /// Takes a place for what handlers are asked on behalf of a task: only the deadline of whoever follows that
+    /// ends it. If the session has ended, so has the question.
+    pub(crate) fn place_of_question(&self, patience: Patience, origin: Origin) -> NextRound {
+        self.place(None, Keeps::Nothing, patience, origin, Role::Question)
+    }
+
+    fn place(
+        &self,
+        permit: Option<Permit>,
+        keeps: Keeps,
+        patience: Patience,
+        origin: Origin,
+        role: Role,
+    ) -> NextRound {
         let slot = Arc::new(Slot::awaiting());
         let id = self.ids.next();
-        let entry = Entry { id, slot: Arc::clone(&slot), permit, keeps, origin, role: Role::Call };
+        let entry = Entry { id, slot: Arc::clone(&slot), permit, keeps, origin, role };
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
         match taken_in {
             Ok(timer) => self.wake_driver(timer),
@@ -274,7 +291,8 @@ impl Shared {
         Kept::Nothing
     }
 
-    /// Takes the place of a call whose answer is a task.
+    /// Takes the place of a call whose answer is a task. Only the deadline of the call ends it, as its
+    /// server need not answer anything meanwhile. If the session has ended, so has the call.
     pub(crate) fn task_place(
         &self,
         agreed: &Agreed,
@@ -283,26 +301,16 @@ impl Shared {
         origin: Origin,
         task: &Task,
     ) -> TaskPlace {
-        self.place_at_rest(permit, patience, origin, Role::Task(self.ticket(agreed, task)))
-    }
-
-    /// Takes a place for whoever follows a task that belongs to no call any more.
-    pub(crate) fn place_of_follower(&self, patience: Patience, origin: Origin) -> TaskPlace {
-        self.place_at_rest(None, patience, origin, Role::Follower)
-    }
-
-    /// Takes a place that only its deadline ends, as the server need not answer anything meanwhile. If the
-    /// session has ended, so has whatever the place is for.
-    fn place_at_rest(
-        &self,
-        permit: Option<Permit>,
-        patience: Patience,
-        origin: Origin,
-        role: Role,
-    ) -> TaskPlace {
         let slot = Arc::new(Slot::awaiting());
         let id = self.ids.next();
-        let entry = Entry { id, slot: Arc::clone(&slot), permit, keeps: Keeps::Nothing, origin, role };
+        let entry = Entry {
+            id,
+            slot: Arc::clone(&slot),
+            permit,
+            keeps: Keeps::Nothing,
+            origin,
+            role: Role::Task(self.ticket(agreed, task)),
+        };
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
         match taken_in {
             Ok(timer) => self.wake_driver(timer),

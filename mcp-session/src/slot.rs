@@ -12,7 +12,7 @@ use crate::error::{CallError, ProtocolFault};
 use crate::gate::Permit;
 use crate::next_round::NextRound;
 use crate::rounds::Gathering;
-use crate::task::{FollowEnd, Following, TaskPlace, TaskToken};
+use crate::task::{TaskPlace, TaskToken};
 
 /// Where one call meets whoever ends it.
 ///
@@ -45,22 +45,14 @@ struct State {
 
 /// What has become of the request of a call.
 enum Outgoing {
-    /// It comes later, or never, if the call is not given up before: when this work is done.
-    Awaited(Option<Work>),
+    /// It comes later, if the call is not given up before: once what it needs is gathered.
+    Awaited(Option<Gathering>),
     /// The transport is at work on it.
     Begun(Sending),
     /// Nothing is sent any more.
     Over,
     /// It is handed over with the next poll.
     Ready(Outbound),
-}
-
-/// What a call does while it has nothing to send.
-pub(crate) enum Work {
-    /// It follows the task that its server has made of it.
-    Following(Following),
-    /// It gathers what its server asks for before the next round.
-    Gathering(Gathering),
 }
 
 /// The transport at work on one request.
@@ -153,44 +145,30 @@ impl Slot {
         self.is_tried.load(Ordering::Acquire)
     }
 
-    /// Takes up what is done while nothing is sent, unless the call has ended. Whoever ends the call drops it,
-    /// and with it the handlers that it runs, also if nobody polls the call.
-    pub(crate) fn take_up(&self, work: Work) {
+    /// Takes in what is gathered for the request that is awaited, unless the call has ended. Whoever ends the
+    /// call drops it, and with it the handlers that it runs, also if nobody polls the call.
+    pub(crate) fn gather(&self, gathering: Gathering) {
         let mut state = self.lock();
         let late = match &mut state.outgoing {
-            Outgoing::Awaited(place) => place.replace(work),
-            Outgoing::Begun(_) | Outgoing::Over | Outgoing::Ready(_) => Some(work),
+            Outgoing::Awaited(place) => place.replace(gathering),
+            Outgoing::Begun(_) | Outgoing::Over | Outgoing::Ready(_) => Some(gathering),
         };
         drop(state);
         drop(late);
     }
 
-    /// Goes on gathering.
+    /// Goes on gathering. Handlers run without the lock: they may end the very call.
     pub(crate) fn poll_gathering(&self, cx: &mut Context<'_>) -> Poll<Result<InputAnswers, CallError>> {
-        let Some(Work::Gathering(mut gathering)) = self.lay_out() else { return Poll::Pending };
-        let answers = gathering.as_mut().poll(cx);
-        if answers.is_pending() {
-            self.take_up(Work::Gathering(gathering));
-        }
-        answers
-    }
-
-    /// Goes on following the task.
-    pub(crate) fn poll_following(&self, cx: &mut Context<'_>) -> Poll<FollowEnd> {
-        let Some(Work::Following(mut following)) = self.lay_out() else { return Poll::Pending };
-        let end = following.as_mut().poll(cx);
-        if end.is_pending() {
-            self.take_up(Work::Following(following));
-        }
-        end
-    }
-
-    /// Takes the work out while it goes on. Handlers run without the lock: they may end the very call.
-    fn lay_out(&self) -> Option<Work> {
-        match &mut self.lock().outgoing {
+        let gathering = match &mut self.lock().outgoing {
             Outgoing::Awaited(place) => place.take(),
             Outgoing::Begun(_) | Outgoing::Over | Outgoing::Ready(_) => None,
+        };
+        let Some(mut gathering) = gathering else { return Poll::Pending };
+        let answers = gathering.as_mut().poll(cx);
+        if answers.is_pending() {
+            self.gather(gathering);
         }
+        answers
     }
 
     /// Hands in the request that was awaited. Too late if the call was given up or has ended: then it is

@@ -517,6 +517,36 @@ async fn s102_the_deadline_ends_what_a_task_asks_for_also_when_nobody_polls_its_
 }
 
 #[tokio::test(start_paused = true)]
+async fn p01_the_result_of_a_task_is_waited_for_no_longer_than_its_deadline() {
+    let it = modern_with_tasks(SessionOptions::default()).await;
+    let handle = it.session.task("x");
+    let began = Instant::now();
+    let following = handle.result(CallOptions::default().with_deadline(began + seconds(20)));
+    let slow = answer_poll(&it.peer, task("working", json!({"pollIntervalMs": 60_000})));
+    let error = tokio::join!(following, slow).0.unwrap_err();
+    assert!(error.is_timeout(), "{error:?}");
+    assert_eq!(began.elapsed(), seconds(20), "and not when it would be asked about again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_task_has_come_to_counts_though_its_session_has_ended_before_anybody_looks() {
+    let it = modern_with_tasks(SessionOptions::default()).await;
+    let handle = it.session.task("x");
+    let mut following = ByHand::new(handle.result(CallOptions::default()));
+    assert!(following.poll().is_pending());
+    answer_poll(&it.peer, task("working", json!({}))).await;
+    settle().await;
+    assert!(following.poll().is_pending());
+    tokio::time::sleep(seconds(1)).await;
+    assert!(following.poll().is_pending());
+    answer_poll(&it.peer, task("completed", json!({"result": said("done")}))).await;
+    it.peer.close(CloseReason::EndOfStream);
+    it.session.closed().await;
+    let std::task::Poll::Ready(result) = following.poll() else { panic!("not over") };
+    said_once(&result.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_that_asks_for_what_nobody_gives_or_without_end_is_cancelled() {
     let asks = |key: u32| {
         let request = json!({"method": "elicitation/create", "params": form("q")});

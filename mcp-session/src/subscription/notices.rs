@@ -164,7 +164,7 @@ impl Shared {
     fn lane(&self, id: i64) -> Option<Arc<SubscriptionLane>> {
         match &self.table().get(id)?.role {
             Role::Subscription(lane) => Some(Arc::clone(lane)),
-            Role::Call | Role::Follower | Role::Task(_) => None,
+            Role::Call | Role::Question | Role::Task(_) => None,
         }
     }
 

@@ -1,16 +1,20 @@
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use mcp_proto::tasks::{GetTask, GetTaskPayload, Task, UpdateTask};
-use mcp_proto::{Entries, InputRequired, Method, Payload, Request};
+use mcp_proto::{InputAnswers, InputRequired, Method, Payload, Request};
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{CallError, ProtocolFault, TaskFault, UnsupportedWhy};
 use crate::options::{CallOptions, RoundMode};
 use crate::pending::{Patience, later};
-use crate::rounds::{answer_all, questions};
+use crate::rounds::{Gathering, gather, questions};
 use crate::session::Session;
+use crate::shared::{Origin, Shared};
+use crate::slot::{Found, Show};
 use crate::start::Pass;
 use crate::task::TaskToken;
 use crate::task::poll::{SHORTEST_PAUSE, Step, TaskPoll};
@@ -26,15 +30,6 @@ pub(crate) enum FollowEnd {
     GivenUp(CallError),
     /// The task is over.
     Over(Result<Payload, CallError>),
-}
-
-impl FollowEnd {
-    pub(crate) fn into_result(self) -> Result<Payload, CallError> {
-        match self {
-            Self::GivenUp(error) => Err(error),
-            Self::Over(result) => result,
-        }
-    }
 }
 
 /// Follows a task to its result, within `patience`: the hard limit is that of the whole, the soft one that
@@ -68,7 +63,7 @@ pub(crate) async fn follow(
                 };
             }
             Step::Wait(pause) => {
-                rest(&watch, pause).await;
+                rest(&watch, pause, patience.hard_end).await;
                 let question = GetTask::new(task_id.as_str());
                 match ask(&session, token, &question, each(patience)).await.and_then(read) {
                     Ok(task) => poll.on_task(shared.discreet_task(task), Instant::now()),
@@ -76,7 +71,7 @@ pub(crate) async fn follow(
                 }
             }
             Step::Answer(_) if mode == RoundMode::ByHand => Step::GiveUp(unanswered()),
-            Step::Answer(required) => match answer(&session, &task_id, &required, patience, depth).await {
+            Step::Answer(required) => match answer(&session, &task_id, required, patience, depth).await {
                 Ok(()) => poll.wait(Instant::now()),
                 Err(error) => Step::GiveUp(error),
             },
@@ -88,18 +83,41 @@ pub(crate) async fn follow(
 async fn answer(
     session: &Session,
     task_id: &str,
-    required: &InputRequired,
+    required: InputRequired,
     patience: Patience,
     depth: u8,
 ) -> Result<(), CallError> {
     let handle = &session.handle;
-    let questions = questions(handle.shared.service.as_ref(), &Method::TOOLS_CALL, required)?;
-    let answers = Entries::from_iter(answer_all(handle, questions, depth).await?);
+    let questions = questions(handle.shared.service.as_ref(), &Method::TOOLS_CALL, &required)?;
+    let gathering = Box::pin(gather(Arc::clone(handle), required, questions, depth));
+    let answers = in_time(&handle.shared, gathering, patience, depth).await?.into_responses();
     match ask(session, None, &UpdateTask::new(task_id, answers), each(patience)).await {
         Ok(_) => Ok(()),
         Err(CallError::Peer(error)) => Err(CallError::Task(TaskFault::Untold(Box::new(error)))),
         Err(error) => Err(error),
     }
+}
+
+/// Gathers in a place of its own: the deadline ends that, and the handlers with it, also if nobody polls, and so
+/// does the end of the session.
+async fn in_time(
+    shared: &Shared,
+    gathering: Gathering,
+    patience: Patience,
+    depth: u8,
+) -> Result<InputAnswers, CallError> {
+    let origin = Origin { started: Instant::now(), depth, wants_progress: false };
+    let place = shared.place_of_question(patience, origin);
+    place.slot.gather(gathering);
+    poll_fn(|cx| match place.slot.poll(&shared.transport, cx, Show::Nothing) {
+        Poll::Ready(Found::Ended(ended)) => {
+            // Nothing was sent that an answer could belong to, but the task is at work.
+            let error = ended.result.err().unwrap_or(CallError::Protocol(ProtocolFault::NoAnswer));
+            Poll::Ready(Err(error.of_later_round()))
+        }
+        _ => place.slot.poll_gathering(cx),
+    })
+    .await
 }
 
 /// Asks one thing about a task; it belongs to a call that was let in before.
@@ -123,8 +141,8 @@ fn read(task: Payload) -> Result<Task, CallError> {
     task.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))
 }
 
-/// Waits, but not to the end once the server tells of a change.
-async fn rest(watch: &Watch<'_>, pause: Duration) {
+/// Waits, but not to the end once the server tells of a change, and not beyond the deadline.
+async fn rest(watch: &Watch<'_>, pause: Duration, deadline: Instant) {
     let now = Instant::now();
     let told = async {
         watch.told().await;
@@ -133,7 +151,7 @@ async fn rest(watch: &Watch<'_>, pause: Duration) {
     tokio::select! {
         biased;
         // The end first: it needs no look at what was told.
-        () = sleep_until(later(now, pause)) => {}
+        () = sleep_until(later(now, pause).min(deadline)) => {}
         () = told => {}
     }
 }

@@ -21,12 +21,12 @@ use crate::error::{CallError, ProtocolFault, UnsupportedWhy};
 use crate::gate::LiveSession;
 use crate::options::{CallOptions, ProgressHandler, TaskMode};
 use crate::session::Session;
-use crate::shared::Origin;
 use crate::slot::Kept;
 use crate::start::Pass;
+use crate::task::follow::FollowEnd;
 use crate::task::interest::Interest;
 
-pub(crate) use follow::{FollowEnd, Following, follow};
+pub(crate) use follow::follow;
 pub(crate) use followed::FollowedTask;
 pub(crate) use known::Tasks;
 pub(crate) use ticket::{TaskPlace, Ticket};
@@ -218,9 +218,8 @@ impl TaskHandle {
     /// is a task. What it asks for on the way is answered by the [`ClientHandler`](crate::ClientHandler).
     /// Progress is shown to the handler of `options`, or else to that of the call that has begun the task.
     ///
-    /// Once it is polled, it ends at its deadline also if nobody polls it any more, and what it asks of the handler
-    /// ends with it. Time with a person counts for the deadline, and not for the time-out, which is that of each
-    /// question to the server.
+    /// Time with a person counts for the deadline, and not for the time-out, which is that of each question to the
+    /// server. The deadline ends what is asked of the handler also if nobody polls the future.
     ///
     /// # Errors
     ///
@@ -283,18 +282,14 @@ impl TaskHandle {
     }
 
     async fn follow(&self, options: CallOptions) -> Result<CallToolResult, CallError> {
-        let (started, shared) = (Instant::now(), &self.session.handle.shared);
-        let patience = self.session.handle.patience(started, &options);
+        let patience = self.session.handle.patience(Instant::now(), &options);
         let rounds = options.rounds;
         let task = match &self.created {
             Some(task) => Task::clone(task),
             None => self.ask(options).await?,
         };
-        let (session, token, depth) = (self.session.clone(), self.token.clone(), depth::of_this_call());
-        let place = shared.place_of_follower(patience, Origin { started, depth, wants_progress: false });
-        let following = Box::pin(follow(session, task, token, patience, rounds, depth));
-        let mut followed = FollowedTask::new(place, following);
-        match poll_fn(|cx| followed.poll(&shared.transport, cx)).await {
+        let (session, token) = (self.session.clone(), self.token.clone());
+        match follow(session, task, token, patience, rounds, depth::of_this_call()).await {
             FollowEnd::Over(result) => {
                 self.is_over();
                 self.interest.end();

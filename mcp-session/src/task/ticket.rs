@@ -24,8 +24,8 @@ pub(crate) struct Ticket {
     cancels: Arc<Count>,
 }
 
-/// The place of a call whose answer is a task, from the answer on, or of whoever follows a task without such a
-/// call: it ends at its deadline, or with its session, also if nobody polls it.
+/// The place of a call whose answer is a task, from the answer on: it ends at its deadline, or with its
+/// session, also if nobody polls it.
 ///
 /// Given up when dropped, and with it permit and task.
 #[derive(Debug)]
