@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use mcp_lifecycle::{Authorizer, LoginFailed};
 use mcp_transport::auth::{
     AuthError, AuthUi, CredentialStore, FileStore, InteractiveGate, MemoryStore, OAuth, OAuthClient,
-    OAuthHttp, OAuthSeams, OAuthSettings, Randomness, SystemRandomness, WebUrl,
+    OAuthHttp, OAuthSeams, OAuthSettings, Randomness, SystemRandomness,
 };
 use mcp_transport::http::TlsRoots;
 use mcp_transport::{SystemClock, WallClock};
@@ -25,14 +25,11 @@ pub struct Authorization {
     store: Arc<dyn CredentialStore>,
     ui: Option<Arc<dyn AuthUi>>,
     client_name: Option<String>,
-    http: MakeHttp,
+    http: Arc<dyn OAuthHttp>,
     clock: Arc<dyn WallClock>,
     randomness: Arc<dyn Randomness>,
     gate: InteractiveGate,
 }
-
-/// Makes the requests for one server.
-type MakeHttp = Arc<dyn Fn(&WebUrl) -> Arc<dyn OAuthHttp> + Send + Sync>;
 
 /// When a person is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +88,7 @@ impl Authorization {
             store,
             ui: None,
             client_name: None,
-            http: Arc::new(|server| Arc::new(OAuthClient::new(server.clone(), TlsRoots::Platform))),
+            http: Arc::new(OAuthClient::new(TlsRoots::Platform)),
             clock: Arc::new(SystemClock),
             randomness: Arc::new(SystemRandomness),
             gate: InteractiveGate::default(),
@@ -114,11 +111,10 @@ impl Authorization {
         self
     }
 
-    /// Makes the requests of logins and renewals, given the URL of the server, in the place of
-    /// [`OAuthClient`].
+    /// Makes the requests of logins and renewals, of all servers, in the place of [`OAuthClient`].
     #[must_use]
-    pub fn with_http(mut self, make: impl Fn(&WebUrl) -> Arc<dyn OAuthHttp> + Send + Sync + 'static) -> Self {
-        self.http = Arc::new(make);
+    pub fn with_http(mut self, http: Arc<dyn OAuthHttp>) -> Self {
+        self.http = http;
         self
     }
 
@@ -152,7 +148,7 @@ impl Authorization {
             settings.client_name.clone_from(name);
         }
         let seams = OAuthSeams {
-            http: (self.http)(&url),
+            http: Arc::clone(&self.http),
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             randomness: Arc::clone(&self.randomness),

@@ -36,14 +36,25 @@ impl Resolve for Names {
     }
 }
 
-fn client(server: &str, names: &[(&'static str, &[&'static str])]) -> OAuthClient {
+fn client(names: &[(&'static str, &[&'static str])]) -> OAuthClient {
     let names = names.iter().map(|(name, addresses)| (*name, addresses.to_vec())).collect();
-    let roots = TlsRoots::Platform;
-    OAuthClient::new(WebUrl::parse(server).unwrap(), roots).with_resolver(Arc::new(Names(names)))
+    OAuthClient::new(TlsRoots::Platform).with_resolver(Arc::new(Names(names)))
 }
 
-fn get(url: &str) -> OAuthRequest {
-    OAuthRequest::get(WebUrl::parse(url).unwrap(), HeaderMap::new(), Duration::from_secs(10))
+/// Asks for what the server at `server` has named.
+fn get(server: &str, url: &str) -> OAuthRequest {
+    let [server, url] = [server, url].map(|url| WebUrl::parse(url).unwrap());
+    OAuthRequest::get(url, HeaderMap::new(), Duration::from_secs(10)).named_by_server(&server)
+}
+
+/// Answers one request for `/x`, which has to come.
+async fn answer(server: &NetServer) {
+    let (mut connection, request) = server.exchange().await;
+    assert_eq!((request.method.as_str(), request.target.as_str()), ("GET", "/x"));
+    assert_eq!(request.header("cookie"), None);
+    assert!(request.header("user-agent").unwrap().starts_with("mcp-transport/"));
+    connection.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+    connection.closed().await;
 }
 
 async fn is_untouched(server: &NetServer) -> bool {
@@ -58,16 +69,20 @@ fn f168_f169_d07_a_name_that_leads_to_an_address_of_ours_is_not_connected_to() {
         for address in
             ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0", "fd00::1"]
         {
-            let client =
-                client("https://rs.example/mcp", &[("as.example", &[address]), ("rs.example", &["8.8.8.8"])]);
-            let end = client.send(get(&format!("http://as.example:{port}/x"))).await;
+            let client = client(&[("as.example", &[address]), ("rs.example", &["8.8.8.8"])]);
+            let request = get("https://rs.example/mcp", &format!("http://as.example:{port}/x"));
+            let end = client.send(request).await;
             assert!(matches!(end, Err(OAuthHttpError::Address(_))), "{address} {end:?}");
         }
-        // As it is written, too.
-        let client = client("https://rs.example/mcp", &[("rs.example", &["8.8.8.8"])]);
+        // As it is written, too, and where nobody has said who has named it.
+        let client = client(&[("rs.example", &["8.8.8.8"])]);
         for host in ["127.0.0.1", "localhost", "[::1]"] {
-            let end = client.send(get(&format!("http://{host}:{port}/x"))).await;
-            assert!(matches!(end, Err(OAuthHttpError::Address(_))), "{host} {end:?}");
+            let request = get("https://rs.example/mcp", &format!("http://{host}:{port}/x"));
+            let unnamed = OAuthRequest::get(request.url.clone(), HeaderMap::new(), request.limit);
+            for request in [request, unnamed] {
+                let end = client.send(request).await;
+                assert!(matches!(end, Err(OAuthHttpError::Address(_))), "{host} {end:?}");
+            }
         }
         assert!(is_untouched(&server).await);
     });
@@ -79,33 +94,65 @@ fn d07_a_server_of_the_same_class_may_be_named() {
         let server = NetServer::bind().await;
         let port = WebUrl::parse(&server.url()).unwrap().origin().port;
         let here: &[&str] = &["127.0.0.1"];
+        let client = client(&[
+            ("localhost", here),
+            ("intranet.example", here),
+            ("as.example", here),
+            ("both.example", &["127.0.0.1", "8.8.8.8"]),
+        ]);
         for (configured, named) in [
-            (server.url(), server.url()),
-            (server.url(), format!("http://localhost:{port}/mcp")),
-            ("https://intranet.example/mcp".to_owned(), format!("http://as.example:{port}/mcp")),
+            (server.url(), format!("http://localhost:{port}/x")),
+            ("https://intranet.example/mcp".to_owned(), format!("http://as.example:{port}/x")),
         ] {
-            let client =
-                client(&configured, &[("localhost", here), ("intranet.example", here), ("as.example", here)]);
-            let (end, ()) = tokio::join!(client.send(get(&named)), async {
-                let (mut connection, request) = server.exchange().await;
-                assert_eq!((request.method.as_str(), request.target.as_str()), ("GET", "/mcp"));
-                assert_eq!(request.header("cookie"), None);
-                assert!(request.header("user-agent").unwrap().starts_with("mcp-transport/"));
-                connection.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
-                connection.closed().await;
-            });
+            let (end, ()) = tokio::join!(client.send(get(&configured, &named)), answer(&server));
             assert_eq!(end.unwrap().body, b"{}");
         }
         // A name that leads here and elsewhere opens no door.
-        let client = client(
-            "https://both.example/mcp",
-            &[("both.example", &["8.8.8.8", "127.0.0.1"]), ("as.example", here)],
-        );
-        assert!(matches!(
-            client.send(get(&format!("http://as.example:{port}/x"))).await,
-            Err(OAuthHttpError::Address(_))
-        ));
+        let request = get("https://both.example/mcp", &format!("http://as.example:{port}/x"));
+        assert!(matches!(client.send(request).await, Err(OAuthHttpError::Address(_))));
         assert!(is_untouched(&server).await);
+    });
+}
+
+#[test]
+fn d07_servers_that_share_a_client_have_each_their_own_policy() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let port = WebUrl::parse(&server.url()).unwrap().origin().port;
+        let client = client(&[
+            ("intranet.example", &["127.0.0.1"]),
+            ("rs.example", &["8.8.8.8"]),
+            ("as.example", &["127.0.0.1"]),
+        ]);
+        let named = format!("http://as.example:{port}/x");
+        for _ in 0..2 {
+            let request = get("https://rs.example/mcp", &named);
+            assert!(matches!(client.send(request).await, Err(OAuthHttpError::Address(_))));
+            let request = get("https://intranet.example/mcp", &named);
+            let (end, ()) = tokio::join!(client.send(request), answer(&server));
+            assert_eq!(end.unwrap().status, 200);
+        }
+        assert!(is_untouched(&server).await);
+    });
+}
+
+#[test]
+fn d07_what_the_user_has_written_is_asked_wherever_it_is() {
+    isolated(async |_| {
+        let server = NetServer::bind().await;
+        let port = WebUrl::parse(&server.url()).unwrap().origin().port;
+        let client = client(&[("both.example", &["127.0.0.1", "10.0.0.1", "8.8.8.8"])]);
+        // Well-known places of the configured server are on its own origin.
+        for host in ["both.example", "0.0.0.0"] {
+            let own = format!("http://{host}:{port}");
+            let request = get(&format!("{own}/mcp"), &format!("{own}/x"));
+            let (end, ()) = tokio::join!(client.send(request), answer(&server));
+            assert_eq!(end.unwrap().status, 200, "{host}");
+        }
+        let url = WebUrl::parse(&format!("http://127.0.0.1:{port}/x")).unwrap();
+        let request = OAuthRequest::get(url, HeaderMap::new(), Duration::from_secs(10)).named_by_user();
+        let (end, ()) = tokio::join!(client.send(request), answer(&server));
+        assert_eq!(end.unwrap().status, 200);
     });
 }
 
@@ -113,8 +160,9 @@ fn d07_a_server_of_the_same_class_may_be_named() {
 fn f167_an_answer_is_cut_off_where_it_is_too_large_or_too_slow() {
     isolated(async |_| {
         let server = NetServer::bind().await;
-        let client = client(&server.url(), &[]);
-        let (end, ()) = tokio::join!(client.send(get(&server.url())), async {
+        let client = client(&[]);
+        let own = || get(&server.url(), &server.url());
+        let (end, ()) = tokio::join!(client.send(own()), async {
             let (mut connection, _) = server.exchange().await;
             let length = 1024_u64 * 1024 * 1024;
             connection.write(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n")).await;
@@ -122,7 +170,7 @@ fn f167_an_answer_is_cut_off_where_it_is_too_large_or_too_slow() {
             connection.hung_up().await;
         });
         assert_eq!(end.unwrap_err(), OAuthHttpError::TooLarge);
-        let mut slow = get(&server.url());
+        let mut slow = own();
         slow.limit = Duration::from_millis(100);
         let (end, ()) = tokio::join!(client.send(slow), async {
             let (mut connection, _) = server.exchange().await;
@@ -136,10 +184,11 @@ fn f167_an_answer_is_cut_off_where_it_is_too_large_or_too_slow() {
 fn z02_a_token_request_is_sent_once_and_follows_no_redirect() {
     isolated(async |_| {
         let (server, elsewhere) = (NetServer::bind().await, NetServer::bind().await);
-        let client = client(&server.url(), &[]);
+        let client = client(&[]);
         let url = WebUrl::parse(&server.url()).unwrap();
         let form = Form::new().with("code", "canary").encode();
-        let request = OAuthRequest::post(url, HeaderMap::new(), form, Duration::from_secs(10));
+        let request = OAuthRequest::post(url.clone(), HeaderMap::new(), form, Duration::from_secs(10));
+        let request = request.named_by_server(&url);
         let (end, ()) = tokio::join!(client.send(request), async {
             let (mut connection, request) = server.exchange().await;
             assert_eq!((request.method.as_str(), request.body.as_slice()), ("POST", &b"code=canary"[..]));

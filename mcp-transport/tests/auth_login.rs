@@ -120,6 +120,26 @@ async fn f165_s01_logins_of_two_servers_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d07_every_request_of_a_flow_brings_the_policy_of_its_own_server() {
+    let world = World::new();
+    let person = Person::new(Habit::Grants);
+    for (name, later) in [("a", 5000), ("b", 10_000)] {
+        world.oauth(name).login(ui(&person), false).await.unwrap();
+        // The token is renewed, too.
+        world.calendar.set(later);
+        token(&world.oauth(name)).await.unwrap();
+    }
+    let mut own = 0;
+    for seen in world.net.log() {
+        let (kind, site) = seen.host.trim_end_matches(".example").split_once('-').unwrap();
+        let policy = (kind != "rs").then(|| AddressPolicy::of_server(&World::url(site)));
+        assert_eq!(seen.policy, policy, "{seen:?}");
+        own += usize::from(seen.policy.is_none());
+    }
+    assert_eq!((own, world.net.log().len()), (2, 10), "metadata twice, client, code and refresh token");
+}
+
+#[tokio::test(start_paused = true)]
 async fn f165_s02_a_login_that_is_dropped_anywhere_lets_the_next_one_in() {
     let places = [
         "rs-a.example/.well-known/oauth-protected-resource/mcp",

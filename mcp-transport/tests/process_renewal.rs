@@ -37,7 +37,7 @@ const FOLDER: &str = "MCP_TEST_RENEWAL_FOLDER";
 fn oauth(url: &str, folder: &Path) -> OAuth {
     let server = WebUrl::parse(url).unwrap();
     let seams = OAuthSeams {
-        http: Arc::new(OAuthClient::new(server.clone(), TlsRoots::Platform)),
+        http: Arc::new(OAuthClient::new(TlsRoots::Platform)),
         store: Arc::new(FileStore::new(folder)),
         clock: Arc::new(SystemClock),
         randomness: Arc::new(SystemRandomness),

@@ -43,8 +43,10 @@ impl Consent for Browser {
 
     async fn show(&mut self, request: &AuthorizationRequest) -> Result<(), LoginEnd> {
         let url = WebUrl::parse(request.url().expose()).map_err(|_| LoginEnd::NoListener)?;
-        let http = OAuthClient::new(url.clone(), TlsRoots::Platform);
-        let response = http.send(OAuthRequest::get(url, HeaderMap::new(), LIMIT)).await;
+        let http = OAuthClient::new(TlsRoots::Platform);
+        // The person looks at the URL first.
+        let request = OAuthRequest::get(url, HeaderMap::new(), LIMIT).named_by_user();
+        let response = http.send(request).await;
         let response = response.map_err(|_| LoginEnd::NoListener)?;
         let location = response.headers.get("location").and_then(|location| location.to_str().ok());
         self.location = location.map(str::to_owned);

@@ -114,7 +114,7 @@ impl Stage {
 fn oauth(order: &Order) -> Outcome<OAuth> {
     let url = WebUrl::parse(&order.url)?;
     let seams = OAuthSeams {
-        http: Arc::new(OAuthClient::new(url.clone(), TlsRoots::Platform)),
+        http: Arc::new(OAuthClient::new(TlsRoots::Platform)),
         store: Arc::new(MemoryStore::new()),
         clock: Arc::new(SystemClock),
         randomness: Arc::new(SystemRandomness),

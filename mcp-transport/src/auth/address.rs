@@ -1,6 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::web_url::WebUrl;
+use crate::http::Origin;
 
 /// Where an address leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +25,17 @@ pub enum AddressClass {
 /// the user has configured is itself of that class.
 ///
 /// Names that tell their class (`localhost`) are judged before a look-up, everything else by the address
-/// that is really connected to.
+/// that is really connected to. So is the configured server: the policy of a name holds its origin until
+/// somebody has [looked it up](Self::looked_up).
 ///
 /// # Source
 ///
 /// MCP 2026-07-28, security best practices, *Server-Side Request Forgery*.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPolicy {
-    server: AddressClass,
+    class: AddressClass,
+    /// The configured server, where its class is not known before it is looked up.
+    server: Option<Origin>,
 }
 
 /// A URL leads to an address that a server may not send its clients to.
@@ -110,17 +114,45 @@ impl AddressClass {
 impl AddressPolicy {
     /// What the server at `url` may name.
     ///
-    /// Its host is judged as written: a name that leads to a private address counts as public here, and
-    /// [`for_class`](Self::for_class) is for whoever has looked it up.
+    /// Its host is judged as written: a name that leads to a private address counts as public until it
+    /// is [looked up](Self::looked_up).
     #[must_use]
     pub fn of_server(url: &WebUrl) -> Self {
-        Self::for_class(AddressClass::of_host(&url.origin().host))
+        let origin = url.origin();
+        let class = AddressClass::of_host(&origin.host);
+        let is_name = origin.host.parse::<IpAddr>().is_err();
+        Self { class, server: (is_name && class == AddressClass::Public).then(|| origin.clone()) }
+    }
+
+    /// What holds for `url` where the server at `server` has named it; `None` on the origin of that
+    /// server, which the user has written.
+    #[must_use]
+    pub fn of_url(url: &WebUrl, server: &WebUrl) -> Option<Self> {
+        (url.origin() != server.origin()).then(|| Self::of_server(server))
     }
 
     /// What a server of this class may name.
     #[must_use]
-    pub fn for_class(server: AddressClass) -> Self {
-        Self { server }
+    pub fn for_class(class: AddressClass) -> Self {
+        Self { class, server: None }
+    }
+
+    /// The configured server, where only a look-up of its name can tell its class.
+    #[must_use]
+    pub fn unknown_server(&self) -> Option<&Origin> {
+        self.server.as_ref()
+    }
+
+    /// The same policy where the name of the configured server leads to `addresses`.
+    ///
+    /// A name that leads to several classes, or nowhere, counts as public: it must not open a door to any
+    /// of them.
+    #[must_use]
+    pub fn looked_up(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        let mut classes = addresses.into_iter().map(AddressClass::of);
+        let first = classes.next().unwrap_or(AddressClass::Public);
+        let is_one = classes.all(|class| class == first);
+        Self::for_class(if is_one { first } else { AddressClass::Public })
     }
 
     /// Judges the host of a URL as it is written.
@@ -145,7 +177,7 @@ impl AddressPolicy {
         let is_allowed = match class {
             AddressClass::Public => true,
             AddressClass::Never => false,
-            other => other == self.server,
+            other => other == self.class,
         };
         if is_allowed { Ok(()) } else { Err(AddressRefused { class }) }
     }
@@ -228,5 +260,46 @@ mod tests {
         let policy = AddressPolicy::of_server(&WebUrl::parse("https://mcp.example/").unwrap());
         assert!(policy.check_address("127.0.0.1".parse().unwrap()).is_err());
         assert!(policy.check_address("93.184.216.34".parse().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn d07_the_policy_of_a_name_is_that_of_its_addresses_and_of_an_address_is_known() {
+        let url = |text: &str| WebUrl::parse(text).unwrap();
+        let here = "127.0.0.1".parse().unwrap();
+        let policy = AddressPolicy::of_server(&url("https://intranet.example/mcp"));
+        assert_eq!(policy.unknown_server(), Some(url("https://intranet.example").origin()));
+        let looked_up = |addresses: &[&str]| {
+            let policy = policy.looked_up(addresses.iter().map(|address| address.parse().unwrap()));
+            (policy.check_address(here).is_ok(), policy.unknown_server().is_some())
+        };
+        assert_eq!(looked_up(&["127.0.0.1", "::1"]), (true, false));
+        assert_eq!(looked_up(&["8.8.8.8"]), (false, false));
+        assert_eq!(looked_up(&["8.8.8.8", "127.0.0.1"]), (false, false));
+        assert_eq!(looked_up(&[]), (false, false));
+        for (server, class) in [
+            ("http://127.0.0.1:3000/mcp", AddressClass::Loopback),
+            ("http://localhost:3000/mcp", AddressClass::Loopback),
+            ("https://8.8.8.8/mcp", AddressClass::Public),
+        ] {
+            assert_eq!(AddressPolicy::of_server(&url(server)), AddressPolicy::for_class(class), "{server}");
+        }
+    }
+
+    #[test]
+    fn d07_the_origin_of_the_configured_server_is_exempt_and_no_other() {
+        let url = |text: &str| WebUrl::parse(text).unwrap();
+        let server = url("https://rs.example:8443/mcp");
+        for own in ["https://rs.example:8443/.well-known/x", "https://RS.example:8443/other?y"] {
+            assert_eq!(AddressPolicy::of_url(&url(own), &server), None, "{own}");
+        }
+        for other in [
+            "https://rs.example/x",
+            "http://rs.example:8443/x",
+            "https://as.example:8443/x",
+            "https://10.0.0.1:8443/",
+        ] {
+            let policy = AddressPolicy::of_url(&url(other), &server);
+            assert_eq!(policy, Some(AddressPolicy::of_server(&server)), "{other}");
+        }
     }
 }

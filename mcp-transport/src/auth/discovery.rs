@@ -306,7 +306,8 @@ impl Discovery {
         if let Some(version) = self.settings.version {
             headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
         }
-        DiscoveryStep::Ask(Box::new(OAuthRequest::get(place.clone(), headers, METADATA_LIMIT)))
+        let request = OAuthRequest::get(place.clone(), headers, METADATA_LIMIT);
+        DiscoveryStep::Ask(Box::new(request.named_by_server(&self.server)))
     }
 
     /// No place of this stage has brought a document.
@@ -396,7 +397,9 @@ pub(super) fn usable(settings: &OAuthSettings, server: &WebUrl, named: &str) -> 
     if !url.is_https() && !is_allowed {
         return Err("it is not encrypted".to_owned());
     }
-    AddressPolicy::of_server(server).check(&url).map_err(|error| error.to_string())?;
+    if let Some(policy) = AddressPolicy::of_url(&url, server) {
+        policy.check(&url).map_err(|error| error.to_string())?;
+    }
     Ok(url)
 }
 
@@ -479,7 +482,8 @@ mod tests {
                     DiscoveryStep::Found(found) => return Ok(*found),
                     DiscoveryStep::Failed(error) => return Err(error),
                 };
-                assert!(request.is_named_by_server && request.body.is_none());
+                assert!(request.body.is_none());
+                assert_eq!(request.policy, AddressPolicy::of_url(&request.url, &server));
                 let names: Vec<_> = request.headers.keys().map(HeaderName::as_str).collect();
                 assert!(
                     names.iter().all(|name| ["accept", "mcp-protocol-version"].contains(name)),

@@ -16,27 +16,25 @@ use crate::http::{
 
 /// Makes the requests of flows with the HTTP of this crate, each over a connection of its own.
 ///
-/// Where a server has named the URL, names are looked up, each address is judged, and the connection
-/// goes to an address that was judged: a name that leads elsewhere a moment later gains nothing. An
-/// address that is not public is reached only if the configured server is of the same class, as it is
-/// written or as it is looked up.
+/// Servers may share one. Where a server has named the URL, names are looked up, each address is judged
+/// by the policy of that request, and the connection goes to an address that was judged: a name that
+/// leads elsewhere a moment later gains nothing. An address that is not public is reached only if the
+/// configured server is of the same class, as it is written or as it is looked up.
 #[derive(Debug, Clone)]
 pub struct OAuthClient {
     backend: HyperBackend,
     resolver: Arc<dyn Resolve>,
-    server: WebUrl,
     user_agent: HeaderValue,
 }
 
 impl OAuthClient {
-    /// For the authorization of the server at `server`; trusts `roots`.
+    /// Trusts `roots`.
     #[must_use]
-    pub fn new(server: WebUrl, roots: TlsRoots) -> Self {
+    pub fn new(roots: TlsRoots) -> Self {
         let agent = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
         Self {
             backend: HyperBackend::new(roots),
             resolver: Arc::new(SystemResolver::default()),
-            server,
             user_agent: HeaderValue::from_static(agent),
         }
     }
@@ -55,16 +53,18 @@ impl OAuthClient {
         self
     }
 
-    async fn exchange(
-        &self,
-        request: OAuthRequest,
-        judge: Arc<Judge>,
-    ) -> Result<OAuthResponse, OAuthHttpError> {
-        let resolver: Arc<dyn Resolve> =
-            if request.is_named_by_server { judge.clone() } else { Arc::clone(&self.resolver) };
-        if request.is_named_by_server {
-            judge.check_written(&request.url).await?;
-        }
+    async fn exchange(&self, request: OAuthRequest) -> Result<OAuthResponse, OAuthHttpError> {
+        let judge = request.policy.map(|policy| {
+            let refused = Mutex::default();
+            Arc::new(Judge { resolver: Arc::clone(&self.resolver), policy, refused })
+        });
+        let resolver: Arc<dyn Resolve> = match &judge {
+            Some(judge) => {
+                judge.check_written(&request.url).await?;
+                Arc::<Judge>::clone(judge)
+            }
+            None => Arc::clone(&self.resolver),
+        };
         // Connections end with the pool: there are few requests, and they are far apart.
         let pool = self.backend.clone().with_resolver(resolver).open_pool(request.url.origin());
         let mut headers = request.headers;
@@ -72,7 +72,10 @@ impl OAuthClient {
         let mut message = HttpRequest::new(request.method, request.url.target(), headers);
         message.body =
             request.body.map(|body| Bytes::copy_from_slice(body.expose().as_bytes())).unwrap_or_default();
-        let response = pool.request(message).await.map_err(|error| judge.explain(error.to_string()))?;
+        let response = pool.request(message).await.map_err(|error| {
+            let refused = judge.and_then(|judge| judge.refused());
+            refused.map_or_else(|| OAuthHttpError::Unreachable(error.to_string()), OAuthHttpError::Address)
+        })?;
         match read_whole(response.body, MAX_ANSWER_BYTES).await {
             Ok(Whole::Complete(body)) => {
                 Ok(OAuthResponse::new(response.status.as_u16(), response.headers, body.to_vec()))
@@ -87,12 +90,7 @@ impl OAuthClient {
 impl OAuthHttp for OAuthClient {
     async fn send(&self, request: OAuthRequest) -> Result<OAuthResponse, OAuthHttpError> {
         let limit = request.limit;
-        let judge = Arc::new(Judge {
-            resolver: Arc::clone(&self.resolver),
-            server: self.server.clone(),
-            refused: Mutex::default(),
-        });
-        timeout(limit, self.exchange(request, judge)).await.unwrap_or(Err(OAuthHttpError::Timeout(limit)))
+        timeout(limit, self.exchange(request)).await.unwrap_or(Err(OAuthHttpError::Timeout(limit)))
     }
 }
 
@@ -100,7 +98,7 @@ impl OAuthHttp for OAuthClient {
 #[derive(Debug)]
 struct Judge {
     resolver: Arc<dyn Resolve>,
-    server: WebUrl,
+    policy: AddressPolicy,
     /// The last address that was not let through.
     refused: Mutex<Option<AddressRefused>>,
 }
@@ -108,29 +106,20 @@ struct Judge {
 impl Judge {
     /// What the server may name: by its own class as it is written, or, for a name, as it is looked up.
     async fn policy(&self) -> AddressPolicy {
-        let origin = self.server.origin();
-        let written = AddressClass::of_host(&origin.host);
-        if written != AddressClass::Public {
-            return AddressPolicy::for_class(written);
-        }
-        let found = self.resolver.resolve(&origin.host, origin.port).await.unwrap_or_default();
-        let mut classes = found.iter().map(|address| AddressClass::of(address.ip()));
-        let first = classes.next().unwrap_or(AddressClass::Public);
-        // A name that leads to several classes is public: it must not open a door to any of them.
-        let is_one = classes.all(|class| class == first);
-        AddressPolicy::for_class(if is_one { first } else { AddressClass::Public })
+        let Some(server) = self.policy.unknown_server() else { return self.policy.clone() };
+        let found = self.resolver.resolve(&server.host, server.port).await.unwrap_or_default();
+        self.policy.looked_up(found.iter().map(SocketAddr::ip))
     }
 
     async fn check_written(&self, url: &WebUrl) -> Result<(), AddressRefused> {
-        match AddressPolicy::of_server(&self.server).check(url) {
+        match self.policy.check(url) {
             Ok(()) => Ok(()),
             Err(_) => self.policy().await.check(url),
         }
     }
 
-    fn explain(&self, error: String) -> OAuthHttpError {
-        let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.map_or(OAuthHttpError::Unreachable(error), OAuthHttpError::Address)
+    fn refused(&self) -> Option<AddressRefused> {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -430,6 +430,7 @@ impl Login {
             scopes: &chosen.scopes,
         };
         let request = registration.request(endpoint, &chosen.discovered.metadata);
+        let request = request.named_by_server(&self.plan.server);
         self.stage = Stage::Registering(chosen, attempt);
         Ok(self.send(request))
     }
@@ -509,6 +510,7 @@ impl Login {
             randomness: &*self.randomness,
         };
         let request = token_request(&chosen.token_endpoint, form, client, &proof)?;
+        let request = request.named_by_server(&self.plan.server);
         self.stage = Stage::Exchanging(asked, code);
         Ok(self.send(request))
     }

@@ -305,9 +305,10 @@ impl MachineGrant {
             now,
             randomness: &*self.plan.randomness,
         };
-        let request = token_request(&token_endpoint, form, &client, &proof)?;
-        let server = canonical_resource(&self.plan.server);
-        let mut record = Box::new(CredentialRecord::new(server, discovered.issuer, client));
+        let server = &self.plan.server;
+        let request = token_request(&token_endpoint, form, &client, &proof)?.named_by_server(server);
+        let mut record =
+            Box::new(CredentialRecord::new(canonical_resource(server), discovered.issuer, client));
         record.revision = revision;
         record.fingerprint = self.plan.settings.fingerprint();
         record.resource = resource;

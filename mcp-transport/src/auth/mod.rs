@@ -34,7 +34,7 @@
 //! let url = "https://example.com/mcp";
 //! let server = WebUrl::parse(url)?;
 //! let seams = OAuthSeams {
-//!     http: Arc::new(OAuthClient::new(server.clone(), TlsRoots::Platform)),
+//!     http: Arc::new(OAuthClient::new(TlsRoots::Platform)),
 //!     store: Arc::new(FileStore::new("/home/me/.config/example/oauth")),
 //!     clock: Arc::new(SystemClock),
 //!     randomness: Arc::new(SystemRandomness),

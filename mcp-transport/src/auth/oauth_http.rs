@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mcp_proto::Secret;
 
-use super::address::AddressRefused;
+use super::address::{AddressClass, AddressPolicy, AddressRefused};
 use super::web_url::WebUrl;
 use crate::http::{HeaderMap, Method, retry_after_without_clock};
 
@@ -18,9 +18,9 @@ pub(super) const TOKEN_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// An implementation neither follows redirects nor repeats anything, reads at most
 /// [`MAX_ANSWER_BYTES`], keeps to the time of the request, sends no cookies and no headers of its own
-/// but `host`, `user-agent` and those of the connection. Where [`OAuthRequest::is_named_by_server`]
-/// says so, it connects to no address that the [`AddressPolicy`](super::AddressPolicy) of the server
-/// refuses.
+/// but `host`, `user-agent` and those of the connection. It connects to no address that the
+/// [`policy`](OAuthRequest::policy) of the request refuses, and looks up the name of the server that the
+/// policy is about where it has one. So servers may share it: each request brings the policy of its own.
 #[async_trait]
 pub trait OAuthHttp: Send + Sync + fmt::Debug {
     /// Sends `request`.
@@ -47,8 +47,8 @@ pub struct OAuthRequest {
     pub headers: HeaderMap,
     /// The body of a POST.
     pub body: Option<Secret>,
-    /// Whether the URL comes from a server rather than from the user.
-    pub is_named_by_server: bool,
+    /// Which addresses the URL may lead to; `None` for any, as with a URL that the user has written.
+    pub policy: Option<AddressPolicy>,
     /// How long the whole exchange may take.
     pub limit: Duration,
 }
@@ -84,16 +84,31 @@ pub enum OAuthHttpError {
 }
 
 impl OAuthRequest {
-    /// Asks for a document at a URL that a server has named.
+    /// Asks for a document. The URL may lead to public addresses alone until it is said who has named it.
     #[must_use]
     pub fn get(url: WebUrl, headers: HeaderMap, limit: Duration) -> Self {
-        Self { method: Method::GET, url, headers, body: None, is_named_by_server: true, limit }
+        let policy = Some(AddressPolicy::for_class(AddressClass::Public));
+        Self { method: Method::GET, url, headers, body: None, policy, limit }
     }
 
-    /// Sends a body to a URL that a server has named.
+    /// Sends a body. The URL may lead to public addresses alone until it is said who has named it.
     #[must_use]
     pub fn post(url: WebUrl, headers: HeaderMap, body: Secret, limit: Duration) -> Self {
-        Self { method: Method::POST, url, headers, body: Some(body), is_named_by_server: true, limit }
+        Self { method: Method::POST, body: Some(body), ..Self::get(url, headers, limit) }
+    }
+
+    /// The server at `server` has named the URL, which may lead where that server may send its clients.
+    #[must_use]
+    pub fn named_by_server(mut self, server: &WebUrl) -> Self {
+        self.policy = AddressPolicy::of_url(&self.url, server);
+        self
+    }
+
+    /// The user has written the URL, which may lead anywhere.
+    #[must_use]
+    pub fn named_by_user(mut self) -> Self {
+        self.policy = None;
+        self
     }
 }
 

@@ -232,7 +232,7 @@ impl Refresh {
             now,
             randomness: &**randomness,
         };
-        let request = token_request(&url, form, &self.client(&record), &proof)?;
+        let request = token_request(&url, form, &self.client(&record), &proof)?.named_by_server(server);
         self.stage = Stage::Renewing(record);
         Ok(self.send(request))
     }

@@ -84,7 +84,7 @@ impl Revoking<'_> {
         let both = refresh.into_iter().chain([("access_token", &tokens.access_token)]);
         both.map(|(kind, token)| {
             let form = Form::new().with("token", token.clone()).with("token_type_hint", kind);
-            let mut request = token_request(&url, form, &self.client(), &proof)?;
+            let mut request = token_request(&url, form, &self.client(), &proof)?.named_by_server(server);
             request.limit = REVOCATION_LIMIT;
             Ok(request)
         })

@@ -61,10 +61,7 @@ impl TokenExchange<'_> {
         client.token_endpoint_auth_method = provider.client.method.map(|method| method.as_str().to_owned());
         settle_method(&mut client, None);
         let proof = ClientProof { issuer: audience, metadata: None, signer: None, now, randomness };
-        let mut request = token_request(&provider.token_endpoint, form, &client, &proof)?;
-        // The user has written it.
-        request.is_named_by_server = false;
-        Ok(request)
+        Ok(token_request(&provider.token_endpoint, form, &client, &proof)?.named_by_user())
     }
 
     /// Reads what the identity provider says: an assertion that can be shown once.
@@ -131,7 +128,7 @@ mod tests {
             let request =
                 exchange(&provider, &scopes).request(&"id-1".into(), now, &SystemRandomness).unwrap();
             assert_eq!(request.url.as_str(), "https://idp.example/token");
-            assert!(!request.is_named_by_server, "the user has written it");
+            assert_eq!(request.policy, None, "the user has written it");
             let form = Form::parse(request.body.unwrap().expose());
             let value = |name: &str| form.get(name).map_or("", |value| value.expose());
             assert_eq!(value("grant_type"), "urn:ietf:params:oauth:grant-type:token-exchange");

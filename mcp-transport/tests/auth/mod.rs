@@ -52,6 +52,7 @@ pub(crate) struct Seen {
     pub(crate) host: String,
     pub(crate) path: String,
     pub(crate) form: Form,
+    pub(crate) policy: Option<AddressPolicy>,
 }
 
 impl Seen {
@@ -159,6 +160,7 @@ impl OAuthHttp for Net {
             host: host.clone(),
             path: path.clone(),
             form: form.clone(),
+            policy: request.policy.clone(),
         });
         self.seen.send_modify(|seen| *seen += 1);
         loop {
