@@ -49,10 +49,25 @@ fn oauth(world: &World, settings: OAuthSettings) -> OAuth {
     OAuth::new("a", World::url("a"), settings, world.seams())
 }
 
+/// The token that a request carries at last, after the server has asked for one.
+async fn token(oauth: &OAuth) -> Result<Option<String>, AuthError> {
+    token_for(oauth, unauthorized()).await
+}
+
+async fn token_for(oauth: &OAuth, challenge: Challenges) -> Result<Option<String>, AuthError> {
+    let (token, stamp) = oauth.authorize().await?;
+    if token.is_none() {
+        assert_eq!(oauth.on_refused(401, challenge, stamp).await?, AfterRefusal::Repeat);
+    }
+    auth::token(oauth).await
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_token_is_made_before_the_first_request_and_again_when_it_ends() {
+async fn a_token_is_made_when_the_server_asks_for_one_and_again_when_it_ends() {
     let world = world();
     let oauth = oauth(&world, settings());
+    let (nothing, _) = oauth.authorize().await.unwrap();
+    assert!(nothing.is_none() && world.net.log().is_empty(), "nobody has asked for a token");
     assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("m1"));
     assert_eq!(world.net.places(), [RESOURCE, METADATA, TOKEN], "nobody is asked, nothing registered");
     let request = world.net.log().pop().unwrap();
@@ -69,14 +84,64 @@ async fn a_token_is_made_before_the_first_request_and_again_when_it_ends() {
     assert_eq!(kept.refresh_token, None);
     world.calendar.set(100);
     world.net.answer(TOKEN, 200, json!({"access_token": "m2"}));
-    assert_eq!(token(&oauth).await.unwrap().as_deref(), Some("m2"));
+    assert_eq!(auth::token(&oauth).await.unwrap().as_deref(), Some("m2"), "before the request");
     assert_eq!(world.net.count(TOKEN), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t01_a_token_that_has_ended_while_the_program_was_not_there_is_replaced() {
+    let world = world();
+    token(&oauth(&world, settings())).await.unwrap();
+    world.calendar.set(100);
+    let oauth = oauth(&world, settings());
+    let (old, stamp) = oauth.authorize().await.unwrap();
+    assert_eq!(old.unwrap().expose(), "m1", "the server says what it wants");
+    world.net.answer(TOKEN, 200, json!({"access_token": "m2"}));
+    assert_eq!(oauth.on_refused(401, unauthorized(), stamp).await, Ok(AfterRefusal::Repeat));
+    assert_eq!(auth::token(&oauth).await.unwrap().as_deref(), Some("m2"));
+    assert_eq!(world.net.count(TOKEN), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d01_the_challenge_says_where_and_for_what_a_token_is_made() {
+    const PLACE: &str = "rs-a.example/elsewhere";
+    let metadata = json!({"resource": "https://rs-a.example/mcp", "scopes_supported": ["listed"],
+        "authorization_servers": ["https://as-a.example"]});
+    for (grant, exchange) in [
+        (Grant::ClientCredentials, None),
+        (workload(), None),
+        (enterprise("https://idp.example/token"), Some(IDP)),
+    ] {
+        for configured in [None, Some("own")] {
+            let world = world();
+            vouching(&world);
+            world.net.answer(RESOURCE, 404, Value::Null);
+            world.net.answer(PLACE, 200, metadata.clone());
+            let mut settings = with(grant.clone());
+            settings.scope = configured.map(str::to_owned);
+            let oauth = oauth(&world, settings);
+            let challenge = r#"Bearer resource_metadata="/elsewhere", scope="x y""#;
+            let made = token_for(&oauth, challenges(challenge)).await.unwrap();
+            assert_eq!(made.as_deref(), Some("m1"), "{grant:?}");
+            let expected: Vec<&str> = [PLACE, METADATA].into_iter().chain(exchange).chain([TOKEN]).collect();
+            assert_eq!(world.net.places(), expected, "{grant:?}");
+            let asked_for = |seen: &Seen| seen.value("scope");
+            for seen in world.net.log().iter().filter(|seen| seen.form != Form::new()) {
+                assert_eq!(asked_for(seen).as_deref(), configured.or(Some("x y")), "{grant:?} {seen:?}");
+            }
+            // And so does the next one.
+            world.calendar.set(100);
+            auth::token(&oauth).await.unwrap();
+            assert_eq!(world.net.places(), [expected.clone(), expected].concat(), "{grant:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_makes_one_new_token_and_a_second_one_ends_it() {
     let world = world();
     let oauth = oauth(&world, settings());
+    token(&oauth).await.unwrap();
     let (_, stamp) = oauth.authorize().await.unwrap();
     oauth.on_accepted(stamp);
     world.net.answer(TOKEN, 200, json!({"access_token": "m2"}));

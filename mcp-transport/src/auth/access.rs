@@ -38,6 +38,8 @@ pub(super) struct Access {
     refused: Option<Secret>,
     /// What the server has asked for last.
     challenge: Option<BearerChallenge>,
+    /// Whether the server has refused a request for want of a token, with a challenge or without one.
+    has_asked: bool,
     /// Scopes that a request has needed and the token does not have.
     wanted: Option<Scopes>,
     /// How often each wider scope was logged in for, and the new token had less.
@@ -71,7 +73,8 @@ impl Access {
     pub(super) fn carry(&self, settings: &OAuthSettings, now: UnixTime) -> (Carry, TokenStamp) {
         let stamp = TokenStamp(self.generation);
         let record = self.record.as_ref().filter(|record| settings.accept(record));
-        let can_renew_itself = settings.is_for_itself();
+        // Where and for what a token is made, the server says first, as with a login.
+        let can_renew_itself = settings.is_for_itself() && self.has_asked;
         let Some(tokens) = record.and_then(|record| record.tokens.as_ref()) else {
             let carry = if can_renew_itself { Carry::Renewed { fallback: None } } else { Carry::Nothing };
             return (carry, stamp);
@@ -97,6 +100,7 @@ impl Access {
         challenge: Option<BearerChallenge>,
         renews_itself: bool,
     ) -> Refused {
+        self.has_asked = true;
         if challenge.is_some() {
             self.challenge = challenge;
         }
@@ -249,6 +253,11 @@ impl Access {
         (self.challenge.clone(), self.wanted.clone(), self.refused.clone())
     }
 
+    /// What the server has asked for last, if it has said that.
+    pub(super) fn challenge(&self) -> Option<&BearerChallenge> {
+        self.challenge.as_ref()
+    }
+
     /// The credentials that could not be saved, to follow `kept`; `None` if there are none, or if what is
     /// kept by now goes before them.
     pub(super) fn unsaved(&self, kept: Option<&CredentialRecord>) -> Option<Box<CredentialRecord>> {
@@ -284,7 +293,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::auth::{ClientRecord, ClientSource, TokenReply, Tokens};
+    use crate::auth::{ClientRecord, ClientSource, Grant, TokenReply, Tokens};
 
     fn at(seconds: f64) -> UnixTime {
         UnixTime::from_seconds(1000.0 + seconds)
@@ -340,6 +349,21 @@ mod tests {
         assert_eq!(carry(&access, 1000.0), Carry::Token("a1".into()));
         let refused = access.on_unauthorized(access.generation(), None, false);
         assert_eq!(refused, Refused::Final(AuthError::NeedsAuth(NeedsAuth::Expired)));
+    }
+
+    #[test]
+    fn whoever_acts_for_itself_makes_tokens_by_itself_once_the_server_has_asked_for_one() {
+        let settings = OAuthSettings { grant: Grant::ClientCredentials, ..OAuthSettings::default() };
+        let carry = |access: &Access| access.carry(&settings, at(100.0)).0;
+        for (mut access, before) in [
+            (Access::default(), Carry::Nothing),
+            (with(record("a1", None, Some(100), "")), Carry::Token("a1".into())),
+        ] {
+            assert_eq!(carry(&access), before, "the server says what it wants");
+            let refused = access.on_unauthorized(access.generation(), None, true);
+            assert!(matches!(refused, Refused::Renew(_)), "{refused:?}");
+            assert_eq!(carry(&access), Carry::Renewed { fallback: None });
+        }
     }
 
     #[test]

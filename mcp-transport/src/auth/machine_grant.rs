@@ -40,7 +40,8 @@ const ID_JAG_PROFILE: &str = "urn:ietf:params:oauth:grant-profile:id-jag";
 ///            └─ somebody else has made one ─▶ Done
 /// ```
 ///
-/// The fence is held for the last request alone. Whatever is shown there was made for it, is shown once,
+/// What is found out begins with the server's challenge, as with a login: it names the place of the
+/// metadata and the scopes. The fence is held for the last request alone. Whatever is shown there was made for it, is shown once,
 /// and is not made again because it was refused: nothing is repeated, and no other grant is tried.
 ///
 /// # Source
@@ -162,6 +163,7 @@ impl MachineGrant {
         now: UnixTime,
     ) -> Result<RenewalOutput, AuthError> {
         let revision = kept.as_ref().map_or(0, |kept| kept.revision);
+        let known_issuer = kept.as_ref().map(|kept| kept.issuer.clone());
         let is_enough =
             |kept: &CredentialRecord| self.plan.settings.accept(kept) && self.plan.is_enough(kept, now);
         if let Some(kept) = kept.filter(|kept| is_enough(kept)) {
@@ -171,7 +173,9 @@ impl MachineGrant {
         if let Some(ready) = self.ready.take() {
             return self.ask(*ready, revision, now);
         }
-        let (discovery, step) = Discovery::begin(&self.plan.settings, &self.plan.server, None, None);
+        let RenewalPlan { settings, server, challenge, .. } = &self.plan;
+        let named = challenge.as_ref().and_then(|challenge| challenge.resource_metadata.as_deref());
+        let (discovery, step) = Discovery::begin(settings, server, named, known_issuer.as_deref());
         self.on_discovery(Box::new(discovery), step, now)
     }
 
@@ -216,7 +220,7 @@ impl MachineGrant {
     }
 
     fn on_found(&mut self, discovered: Discovered, now: UnixTime) -> Result<RenewalOutput, AuthError> {
-        let RenewalPlan { settings, server, .. } = &self.plan;
+        let RenewalPlan { settings, server, challenge, .. } = &self.plan;
         let published = discovered.resource.as_ref();
         let token_endpoint =
             endpoint(settings, server, "token_endpoint", &discovered.metadata.token_endpoint)?;
@@ -224,6 +228,7 @@ impl MachineGrant {
             resource: settings.resource_parameter(server, published),
             scopes: Scopes::choose(&ScopeSources {
                 configured: settings.scope.as_deref(),
+                challenge: challenge.as_ref().and_then(|challenge| challenge.scope.as_deref()),
                 resource: published.and_then(|published| published.scopes_supported.as_deref()),
                 ..ScopeSources::default()
             }),

@@ -176,7 +176,8 @@ impl OAuth {
     /// The access token for a request, if there is one, and a stamp to name it by.
     ///
     /// A token that has ended is renewed before; one that is about to end is renewed meanwhile. Whatever
-    /// else is wrong with it, the server will say.
+    /// else is wrong with it, the server will say: a client that acts for itself makes its first token when
+    /// the server has asked for one, as only then it is known where.
     ///
     /// # Errors
     ///
@@ -604,6 +605,11 @@ impl Shared {
             // How it ended is of no interest to whoever did not wait for it.
             let _ = ended(end).await;
         }
+    }
+
+    /// What the server has asked for last.
+    pub(super) fn challenge(&self) -> Option<BearerChallenge> {
+        self.state().access.challenge().cloned()
     }
 
     /// Credentials that somebody has made here, and whether they are kept.

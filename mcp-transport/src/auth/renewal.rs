@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use mcp_proto::Secret;
 
+use super::challenge::BearerChallenge;
 use super::error::AuthError;
 use super::identity::IdentitySource;
 use super::login::UnexpectedInput;
@@ -23,6 +24,9 @@ pub struct RenewalPlan {
     pub settings: OAuthSettings,
     /// Where the server is.
     pub server: WebUrl,
+    /// What the server has asked for last. Of use where the client acts for itself: whoever refreshes a token
+    /// knows where and for what.
+    pub challenge: Option<BearerChallenge>,
     /// The access token that is of no use any more, if it is not merely about to end.
     pub refused: Option<Secret>,
     /// Makes what nobody may guess.
@@ -76,7 +80,7 @@ impl RenewalPlan {
     /// A new token for the server at `server`.
     #[must_use]
     pub fn new(settings: OAuthSettings, server: WebUrl, randomness: Arc<dyn Randomness>) -> Self {
-        Self { settings, server, refused: None, randomness }
+        Self { settings, server, challenge: None, refused: None, randomness }
     }
 
     /// Whether the access token that is kept will do.

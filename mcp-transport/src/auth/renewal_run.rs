@@ -19,7 +19,8 @@ type Current = (Option<Box<CredentialRecord>>, Option<Stamp>);
 /// finds the new token. What cannot be kept is published all the same, as the old one is worth nothing.
 pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), AuthError> {
     let (settings, randomness) = (shared.settings(), Arc::clone(&shared.seams.randomness));
-    let plan = RenewalPlan { refused, ..RenewalPlan::new(settings, shared.server.clone(), randomness) };
+    let plan = RenewalPlan::new(settings, shared.server.clone(), randomness);
+    let plan = RenewalPlan { refused, challenge: shared.challenge(), ..plan };
     let (mut renewal, mut wants) = Renewal::begin(plan);
     let mut fence: Option<Box<dyn LockedCredentials>> = None;
     let mut stamp = None;
