@@ -39,10 +39,12 @@ const MOST_IN_FLIGHT: u64 = 10_000;
 pub(super) struct EntryReader<'a> {
     pub(super) text: Text<'a>,
     pub(super) place: Place,
-    /// Where a relative working directory starts.
+    /// Where a relative path starts.
     pub(super) folder: Option<&'a Path>,
     pub(super) lookup: &'a Lookup<'a>,
     pub(super) warnings: Vec<ConfigWarning>,
+    /// What must never be shown, beside what the server itself tells of.
+    pub(super) secrets: Vec<Secret>,
 }
 
 impl<'a> EntryReader<'a> {
@@ -74,7 +76,7 @@ impl<'a> EntryReader<'a> {
                 "command" => program = Some(self.text(member, &place)?),
                 "args" => details.args = self.texts(member, &place)?,
                 "env" => details.env = self.variables(member, &place)?,
-                "cwd" => details.cwd = Some(self.directory(member, &place)?),
+                "cwd" => details.cwd = Some(self.path(member, &place)?),
                 "url" | "serverUrl" => address = Some((self.text(member, &place)?, place)),
                 "headers" => {
                     headers = self
@@ -152,7 +154,8 @@ impl<'a> EntryReader<'a> {
                 ),
             );
         }
-        let secrets = reach.secrets();
+        let mut secrets = reach.secrets();
+        secrets.append(&mut self.secrets);
         Ok(ServerConfig { name: entry.key.clone().into_owned(), reach, settings, secrets })
     }
 
@@ -191,6 +194,15 @@ impl<'a> EntryReader<'a> {
             _ => self.warn(place.clone(), "is not a key this version knows; it is ignored".to_owned()),
         }
         Ok(())
+    }
+
+    /// The members of an object that is the value of a member.
+    pub(super) fn object(&self, member: &Member<'a>, place: &Place) -> Result<Vec<Member<'a>>, ConfigError> {
+        if !is_object(member.value) {
+            let fault = ConfigFault::WrongKind { expected: "an object" };
+            return Err(ConfigError::new(place.clone(), fault));
+        }
+        self.members(member.value, place)
     }
 
     pub(super) fn members(
@@ -236,10 +248,11 @@ impl<'a> EntryReader<'a> {
             .collect()
     }
 
-    fn directory(&mut self, member: &Member<'a>, place: &Place) -> Result<PathBuf, ConfigError> {
+    pub(super) fn path(&mut self, member: &Member<'a>, place: &Place) -> Result<PathBuf, ConfigError> {
         let path = PathBuf::from(self.text(member, place)?);
         match self.folder {
-            _ if path.is_absolute() || path.as_os_str().is_empty() => Ok(path),
+            _ if path.as_os_str().is_empty() => Err(ConfigError::new(place.clone(), ConfigFault::Empty)),
+            _ if path.is_absolute() => Ok(path),
             Some(folder) => Ok(folder.join(path)),
             None => Err(ConfigError::new(place.clone(), ConfigFault::RelativeDirectory)),
         }

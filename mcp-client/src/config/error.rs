@@ -1,6 +1,7 @@
 use std::fmt;
 
 use mcp_proto::escape;
+use mcp_transport::auth::InvalidKey;
 use mcp_transport::http::EndpointError;
 
 use super::value::DurationFault;
@@ -49,7 +50,7 @@ pub struct ConfigError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigFault {
-    /// A relative working directory, and no folder that it could start from.
+    /// A relative path, and no folder that it could start from.
     #[error("a relative path has no meaning here; write an absolute one")]
     RelativeDirectory,
     /// A duration cannot be used.
@@ -61,6 +62,12 @@ pub enum ConfigFault {
     /// Both a command and a URL.
     #[error("stands beside a \"command\"; keep one of them")]
     TwoWays,
+    /// Two keys that say the same.
+    #[error("stands beside {other:?}; keep one of them")]
+    Beside {
+        /// The other one.
+        other: &'static str,
+    },
     /// A URL or a header cannot be used.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -70,6 +77,9 @@ pub enum ConfigFault {
     /// The name of an environment variable is empty or has a `=` in it.
     #[error("is not a name for an environment variable: it must not be empty or contain \"=\"")]
     InvalidVariableName,
+    /// A private key cannot be used.
+    #[error("cannot be used: {0}")]
+    Key(#[from] InvalidKey),
     /// Neither a command nor a URL.
     #[error("has no \"command\" and no \"url\"; add the program that starts the server, or its address")]
     MissingCommand,
@@ -113,6 +123,12 @@ pub enum ConfigFault {
     /// A key that is not known, where a slip must not go unnoticed.
     #[error("is not a key this version knows; correct or remove it")]
     UnknownKey,
+    /// A file that a key names cannot be read.
+    #[error("names a file that cannot be read: {why}")]
+    Unreadable {
+        /// Why not.
+        why: String,
+    },
     /// A `${NAME}` without a value and without a default.
     #[error("environment variable {name} is not set; set it or write ${{{name}:-default}}")]
     UnsetVariable {

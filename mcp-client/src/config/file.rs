@@ -29,8 +29,9 @@ pub struct ConfigFile {
 impl ConfigFile {
     /// Reads a file in the `mcpServers` form of Claude Desktop, Claude Code and Cursor.
     ///
-    /// `file` is how messages name it. `folder` is where a relative `cwd` starts. `lookup` gives the
-    /// values of `${NAME}` placeholders, which may stand in every text of an entry.
+    /// `file` is how messages name it. `folder` is where relative paths start. `lookup` gives the
+    /// values of `${NAME}` placeholders, which may stand in every text of an entry. Files that hold the
+    /// key or the secret of a client are read here, and are as much a part of the configuration.
     ///
     /// A duration is a text with a unit (`"2s"`) or a number of milliseconds.
     ///
@@ -73,7 +74,8 @@ impl ConfigFile {
             if !names.insert(entry.key.clone()) {
                 return fail(&place, ConfigFault::Duplicate);
             }
-            let reader = EntryReader { text: Text(text), place, folder, lookup, warnings: Vec::new() };
+            let (warnings, secrets) = Default::default();
+            let reader = EntryReader { text: Text(text), place, folder, lookup, warnings, secrets };
             let (outcome, warnings) = reader.read(&entry);
             config.warnings.extend(warnings);
             match outcome {

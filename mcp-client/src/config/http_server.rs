@@ -1,7 +1,7 @@
 use std::fmt;
 
 use mcp_proto::Secret;
-use mcp_transport::auth::{OAuthSettings, WebUrl};
+use mcp_transport::auth::{Grant, OAuthSettings, WebUrl};
 use mcp_transport::http::{Endpoint, EndpointError, Scheme};
 
 use super::secrets::{SHORTEST_BYTES, is_telling};
@@ -135,6 +135,9 @@ impl HttpServer {
         secrets.extend(parameters.map(|(_, value)| Secret::new(value)));
         if let Auth::With(settings) = &self.auth {
             secrets.extend(settings.client.as_ref().and_then(|client| client.secret.clone()));
+            if let Grant::EnterpriseManaged(provider) = &settings.grant {
+                secrets.extend(provider.client.secret.clone());
+            }
         }
         secrets
     }

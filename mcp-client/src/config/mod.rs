@@ -7,6 +7,8 @@
 //!              └──▶ ConfigError  (the file as a whole cannot be used)
 //! ```
 
+mod choice;
+mod credentials;
 mod entry;
 mod error;
 mod expand;

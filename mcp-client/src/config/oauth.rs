@@ -1,12 +1,9 @@
 use std::collections::BTreeSet;
 
-use mcp_proto::Secret;
-use mcp_transport::auth::{
-    ApplicationType, AuthMethod, ConfiguredClient, Grant, Legacy, OAuthSettings, PkceMetadata,
-    ResourceParameter,
-};
-use serde_json::value::RawValue;
+use mcp_transport::auth::{ApplicationType, Legacy, OAuthSettings, PkceMetadata, ResourceParameter};
 
+use super::choice::{Choice, choice};
+use super::credentials::Credentials;
 use super::entry::EntryReader;
 use super::error::{ConfigError, ConfigFault, Place};
 use super::file::is_object;
@@ -21,14 +18,6 @@ pub(super) enum OAuthEntry {
     Settings(Box<OAuthSettings>),
 }
 
-/// The parts of a configured client, which only make one together.
-#[derive(Debug, Default)]
-struct Client {
-    id: Option<String>,
-    secret: Option<(Secret, Place)>,
-    method: Option<(AuthMethod, Place)>,
-}
-
 impl<'a> EntryReader<'a> {
     /// Reads `false`, or an object. What is not known in it is an error: a slip in the settings of a login
     /// must not go unnoticed.
@@ -40,32 +29,20 @@ impl<'a> EntryReader<'a> {
                 _ => Err(ConfigError::new(place.clone(), ConfigFault::WrongKind { expected })),
             };
         }
-        let (mut settings, mut client, mut is_on) = (OAuthSettings::default(), Client::default(), true);
+        let (mut settings, mut credentials) = (OAuthSettings::default(), Credentials::default());
+        let mut is_on = true;
         for member in &self.members(member.value, place)? {
             let place = place.key(&member.key, Some(member.position));
             match member.key.as_ref() {
-                "clientId" => client.id = Some(self.text(member, &place)?),
-                "clientSecret" => {
-                    client.secret = Some((Secret::new(self.text(member, &place)?), place));
-                }
-                "tokenEndpointAuthMethod" => {
-                    client.method = Some((choice(member.value, &place, AUTH_METHODS)?, place));
-                }
                 "enabled" => is_on = value::flag(member.value).map_err(at(&place))?,
+                _ if self.credential(&mut credentials, member, &place)? => {}
                 _ => self.oauth_setting(&mut settings, member, &place)?,
             }
         }
         if !is_on {
             return Ok(OAuthEntry::Off);
         }
-        settings.client = client.whole()?;
-        if matches!(settings.grant, Grant::ClientCredentials) {
-            let has_secret = settings.client.as_ref().is_some_and(|client| client.secret.is_some());
-            if !has_secret || settings.issuer.is_none() {
-                let what = "\"clientId\", \"clientSecret\" and \"issuer\" for the grant of a client";
-                return Err(ConfigError::new(place.clone(), ConfigFault::Lacks { what }));
-            }
-        }
+        credentials.complete(&mut settings, place)?;
         Ok(OAuthEntry::Settings(Box::new(settings)))
     }
 
@@ -91,11 +68,6 @@ impl<'a> EntryReader<'a> {
                 settings.extra_parameters =
                     parameters.into_iter().map(|(name, value)| (name, value.expose().to_owned())).collect();
             }
-            "grantType" => {
-                let is_for_itself = choice(raw, place, GRANTS)?;
-                settings.grant =
-                    if is_for_itself { Grant::ClientCredentials } else { Grant::AuthorizationCode };
-            }
             "issuer" => settings.issuer = Some(self.text(member, place)?),
             "legacy" => settings.legacy = choice(raw, place, LEGACY)?,
             "offlineAccess" => settings.asks_offline_access = value::flag(raw).map_err(at(place))?,
@@ -116,44 +88,9 @@ impl<'a> EntryReader<'a> {
     }
 }
 
-impl Client {
-    fn whole(self) -> Result<Option<ConfiguredClient>, ConfigError> {
-        let Some(id) = self.id else {
-            let place = self.secret.map(|(_, place)| place).or(self.method.map(|(_, place)| place));
-            return match place {
-                Some(place) => Err(ConfigError::new(place, ConfigFault::Lacks { what: "a \"clientId\"" })),
-                None => Ok(None),
-            };
-        };
-        let (secret, method) = (self.secret.map(|(secret, _)| secret), self.method.map(|(method, _)| method));
-        Ok(Some(ConfiguredClient { id, secret, method }))
-    }
-}
-
-/// The texts that a key takes, with their meanings, and how a message lists them.
-struct Choice<T: 'static> {
-    of: &'static [(&'static str, T)],
-    listed: &'static str,
-}
-
 const APPLICATION_TYPES: Choice<ApplicationType> = Choice {
     of: &[("native", ApplicationType::Native), ("web", ApplicationType::Web)],
     listed: "\"native\" and \"web\"",
-};
-
-const AUTH_METHODS: Choice<AuthMethod> = Choice {
-    of: &[
-        ("client_secret_basic", AuthMethod::ClientSecretBasic),
-        ("client_secret_post", AuthMethod::ClientSecretPost),
-        ("none", AuthMethod::None),
-    ],
-    listed: "\"client_secret_basic\", \"client_secret_post\" and \"none\"",
-};
-
-/// Whether the client acts for itself.
-const GRANTS: Choice<bool> = Choice {
-    of: &[("authorization_code", false), ("client_credentials", true)],
-    listed: "\"authorization_code\" and \"client_credentials\"",
 };
 
 const LEGACY: Choice<Legacy> =
@@ -164,14 +101,6 @@ const PKCE_METADATA: Choice<PkceMetadata> = Choice {
     listed: "\"lenient\" and \"strict\"",
 };
 
-fn choice<T: Copy>(raw: &RawValue, place: &Place, choice: Choice<T>) -> Result<T, ConfigError> {
-    let text = value::text(raw).map_err(at(place))?;
-    let found = choice.of.iter().find(|(known, _)| *known == text).map(|(_, meaning)| *meaning);
-    found.ok_or_else(|| {
-        ConfigError::new(place.clone(), ConfigFault::UnknownChoice { expected: choice.listed })
-    })
-}
-
 fn at(place: &Place) -> impl Fn(ConfigFault) -> ConfigError {
     move |fault| ConfigError::new(place.clone(), fault)
 }
@@ -179,6 +108,9 @@ fn at(place: &Place) -> impl Fn(ConfigFault) -> ConfigError {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use mcp_proto::Secret;
+    use mcp_transport::auth::{AuthMethod, Grant};
 
     use super::*;
     use crate::config::{ConfigFile, HttpServer, Reach};
@@ -267,7 +199,7 @@ mod tests {
             (r#"{"timeout": "0s"}"#, r#""oauth.timeout" must be more than zero"#),
             (
                 r#"{"grantType": "client_credentials", "clientId": "me", "clientSecret": "x"}"#,
-                r#""oauth" needs "clientId", "clientSecret" and "issuer" for the grant of a client; add what is missing"#,
+                r#""oauth" needs "clientId", "clientSecret" and "issuer", or "clientId" and "privateKeyFile", for the grant of a client; add what is missing"#,
             ),
             (
                 r#"{"clientId": "${GONE}"}"#,

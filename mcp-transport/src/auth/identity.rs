@@ -2,7 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_proto::Secret;
+use ring::digest;
 
 use super::address::AddressClass;
 use super::error::AuthError;
@@ -27,6 +30,12 @@ pub trait IdentitySource: Send + Sync + fmt::Debug {
     ///
     /// Dropping the future must lose nothing that others need.
     async fn identity(&self, audience: &str) -> Result<Secret, AuthError>;
+
+    /// What tells this source from others, without a word of the token: settings whose sources have the same
+    /// fingerprint are the same settings. `None`: it is the same as itself alone.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
 }
 
 /// An identity whose token does not change, for tests and for programs that end before it does.
@@ -37,6 +46,11 @@ pub struct FixedIdentity(pub Secret);
 impl IdentitySource for FixedIdentity {
     async fn identity(&self, _audience: &str) -> Result<Secret, AuthError> {
         Ok(self.0.clone())
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        let hash = digest::digest(&digest::SHA256, self.0.expose().as_bytes());
+        Some(format!("the token {}", URL_SAFE_NO_PAD.encode(hash)))
     }
 }
 
@@ -92,7 +106,7 @@ impl IdentityProvider {
         Self { token_endpoint, client, kind: IdentityKind::default(), source }
     }
 
-    /// Whether what is sent to it can be read by others on the way.
+    /// Whether what is sent to it can be read by nobody on the way.
     pub(super) fn is_encrypted(&self) -> bool {
         let host = &self.token_endpoint.origin().host;
         self.token_endpoint.is_https() || AddressClass::of_host(host) == AddressClass::Loopback

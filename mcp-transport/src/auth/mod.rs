@@ -60,6 +60,7 @@ mod client_record;
 mod discovery;
 mod error;
 mod error_reply;
+mod file_identity;
 #[cfg(unix)]
 mod file_store;
 mod form;
@@ -75,7 +76,6 @@ mod members;
 mod memory_store;
 mod metadata;
 mod oauth_http;
-#[cfg(unix)]
 mod on_thread;
 mod pkce;
 mod provider;
@@ -88,6 +88,7 @@ mod renewal_run;
 mod resource;
 mod revocation;
 mod scope;
+mod secret_file;
 mod settings;
 mod signer;
 mod store;
@@ -107,6 +108,7 @@ pub use challenge::{BearerChallenge, Challenges};
 pub use client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
 pub use error::{AuthError, LoginEnd, NeedsAuth, Refusal};
 pub use error_reply::ErrorReply;
+pub use file_identity::FileIdentity;
 #[cfg(unix)]
 pub use file_store::FileStore;
 pub use form::Form;
@@ -128,6 +130,7 @@ pub use renewal::{Renewal, RenewalInput, RenewalOutput, RenewalPlan};
 pub use resource::{canonical_resource, speaks_of};
 pub use revocation::Revocation;
 pub use scope::{ScopeSources, Scopes};
+pub use secret_file::read_secret_file;
 pub use settings::{
     ApplicationType, ConfiguredClient, Grant, Legacy, OAuthSettings, Redirect, ResourceParameter,
 };

@@ -21,7 +21,8 @@ const LOGIN_LIMIT: Duration = Duration::from_secs(300);
 
 /// How a server is authorized for: what a user can say about it. Everything is optional.
 ///
-/// Settings are equal by value; a signer or a source of identities is equal to itself alone.
+/// Settings are equal by value; a signer or a source of identities is equal to itself, and to one with the
+/// same fingerprint.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OAuthSettings {
@@ -277,7 +278,7 @@ impl PartialEq for OAuthSettings {
             extra_parameters,
         } = self;
         let is_same_signer = match (signer, &other.signer) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (Some(one), Some(other)) => is_same(one, other, |signer| signer.fingerprint()),
             (one, other) => one.is_none() && other.is_none(),
         };
         is_same_signer
@@ -311,12 +312,19 @@ impl PartialEq for Grant {
             (Self::EnterpriseManaged(one), Self::EnterpriseManaged(other)) => {
                 (&one.token_endpoint, &one.client, one.kind)
                     == (&other.token_endpoint, &other.client, other.kind)
-                    && Arc::ptr_eq(&one.source, &other.source)
+                    && is_same(&one.source, &other.source, |source| source.fingerprint())
             }
-            (Self::WorkloadIdentity(one), Self::WorkloadIdentity(other)) => Arc::ptr_eq(one, other),
+            (Self::WorkloadIdentity(one), Self::WorkloadIdentity(other)) => {
+                is_same(one, other, |source| source.fingerprint())
+            }
             _ => false,
         }
     }
+}
+
+/// Whether two are one, or have one fingerprint.
+fn is_same<T: ?Sized>(one: &Arc<T>, other: &Arc<T>, fingerprint: impl Fn(&T) -> Option<String>) -> bool {
+    Arc::ptr_eq(one, other) || fingerprint(one).is_some_and(|known| Some(known) == fingerprint(other))
 }
 
 impl ApplicationType {
@@ -351,6 +359,7 @@ impl ApplicationType {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::{AuthError, FileIdentity, FixedIdentity};
 
     #[test]
     fn b04_another_client_has_another_fingerprint() {
@@ -371,6 +380,29 @@ mod tests {
         }
         assert_eq!(with("a", Some("s"), None), all[2]);
         assert_eq!(OAuthSettings::default().fingerprint(), None);
+    }
+
+    #[test]
+    fn f149_settings_that_are_read_twice_are_the_same_and_others_are_not() {
+        let with = |source: Arc<dyn IdentitySource>| OAuthSettings {
+            grant: Grant::WorkloadIdentity(source),
+            ..OAuthSettings::default()
+        };
+        let fixed = |token: &str| with(Arc::new(FixedIdentity(token.into())));
+        let file = |path: &str| with(Arc::new(FileIdentity::new(path)));
+        assert_eq!((fixed("a"), file("a")), (fixed("a"), file("a")));
+        assert!(fixed("a") != fixed("b") && file("a") != file("b") && fixed("a") != file("a"));
+        // One that nothing is known of is equal to itself alone.
+        #[derive(Debug)]
+        struct Stranger;
+        #[async_trait::async_trait]
+        impl IdentitySource for Stranger {
+            async fn identity(&self, _audience: &str) -> Result<Secret, AuthError> {
+                Ok("x".into())
+            }
+        }
+        let stranger = with(Arc::new(Stranger));
+        assert!(stranger == stranger.clone() && stranger != with(Arc::new(Stranger)));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_proto::Secret;
+use ring::digest;
 use ring::rand::SystemRandom;
 use ring::signature::{
     self, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
-    RsaKeyPair,
+    KeyPair as _, RsaKeyPair,
 };
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -34,6 +37,12 @@ pub trait Signer: Send + Sync + fmt::Debug {
     ///
     /// There is no signature.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, CannotSign>;
+
+    /// What tells this signer from others, without a word of the key: settings whose signers have the same
+    /// fingerprint are the same settings. `None`: it is the same as itself alone.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A way to sign.
@@ -157,6 +166,14 @@ impl SigningKey {
         self.id = Some(id.into());
         self
     }
+
+    fn public(&self) -> &[u8] {
+        match &*self.pair {
+            KeyPair::Ecdsa(pair) => pair.public_key().as_ref(),
+            KeyPair::Ed25519(pair) => pair.public_key().as_ref(),
+            KeyPair::Rsa(pair) => pair.public_key().as_ref(),
+        }
+    }
 }
 
 impl Signer for SigningKey {
@@ -188,6 +205,11 @@ impl Signer for SigningKey {
                 pair.sign(encoding, &random, message, &mut signature).map(|()| signature).map_err(failed)
             }
         }
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        let hash = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, self.public()));
+        Some(format!("{} with {hash}, called {:?}", self.algorithm.as_str(), self.id))
     }
 }
 
@@ -258,7 +280,8 @@ impl fmt::Debug for SigningKey {
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{KeyPair as _, UnparsedPublicKey, VerificationAlgorithm};
+    use base64::engine::general_purpose::STANDARD;
+    use ring::signature::{UnparsedPublicKey, VerificationAlgorithm};
 
     use super::*;
 
@@ -282,14 +305,6 @@ mod tests {
         SigningKey::from_pem(&pem.into())
     }
 
-    fn public(key: &SigningKey) -> Vec<u8> {
-        match &*key.pair {
-            KeyPair::Ecdsa(pair) => pair.public_key().as_ref().to_vec(),
-            KeyPair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
-            KeyPair::Rsa(pair) => pair.public_key().as_ref().to_vec(),
-        }
-    }
-
     #[track_caller]
     fn assert_signs(key: &SigningKey, public: &[u8], with: &'static dyn VerificationAlgorithm) {
         let signature = key.sign(b"message").unwrap();
@@ -311,7 +326,7 @@ mod tests {
             for one in &keys {
                 assert_eq!(one.algorithm(), algorithm);
                 // Signed with one form and checked with the other one: it is the same key.
-                assert_signs(one, &public(&keys[keys.len() - 1]), with);
+                assert_signs(one, keys[keys.len() - 1].public(), with);
             }
         }
         let ways: [Way; 4] = [
@@ -324,7 +339,7 @@ mod tests {
         assert_eq!(one.algorithm(), SigningAlgorithm::Rs256);
         for (algorithm, with) in ways {
             let one = one.clone().with_algorithm(algorithm).unwrap();
-            assert_signs(&one, &public(&other), with);
+            assert_signs(&one, other.public(), with);
         }
     }
 
@@ -341,6 +356,29 @@ mod tests {
         for algorithm in [SigningAlgorithm::Es384, SigningAlgorithm::Rs256] {
             let refused = key(EC256[0]).unwrap().with_algorithm(algorithm);
             assert_eq!(refused.unwrap_err(), InvalidKey::Algorithm(algorithm));
+        }
+    }
+
+    #[test]
+    fn f149_a_key_that_is_read_twice_is_one_key_and_every_other_is_another() {
+        let fingerprint = |key: SigningKey| key.fingerprint().unwrap();
+        let [pkcs8, sec1] = EC256.map(|pem| key(pem).unwrap());
+        assert_eq!(fingerprint(pkcs8.clone()), fingerprint(sec1));
+        let rsa = key(RSA[0]).unwrap();
+        let new = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+        let new = STANDARD.encode(new.unwrap().as_ref());
+        let all = [
+            pkcs8.clone(),
+            key(&format!("-----BEGIN PRIVATE KEY-----\n{new}\n-----END PRIVATE KEY-----\n")).unwrap(),
+            pkcs8.with_id("k1"),
+            key(EC384[0]).unwrap(),
+            key(ED25519).unwrap(),
+            rsa.clone(),
+            rsa.with_algorithm(SigningAlgorithm::Ps256).unwrap(),
+        ]
+        .map(fingerprint);
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[index + 1..].contains(one), "{one}");
         }
     }
 

@@ -11,11 +11,26 @@ use super::net::NetRequest;
 /// It lets whoever registers register, grants what is asked for as soon as the URL of an authorization is
 /// opened, and keeps strict order: a code and a refresh token are good once, and one that comes twice ends
 /// the grant. Access tokens are `access-1`, `access-2`, …
+///
+/// Clients that act for themselves are given tokens too, if they prove who they are or show an assertion. At
+/// `/idp/token` an identity provider vouches for whoever shows a token of an identity: with `vouched-TOKEN`.
 #[derive(Debug, Default)]
 pub struct AuthSite {
     /// The scope that every request to the resource needs, if it needs one.
     scope: Option<String>,
     state: Mutex<State>,
+}
+
+/// A request for a token, as it came.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TokenRequest {
+    /// The path: that of the authorization server or of the identity provider.
+    pub path: String,
+    /// The header `Authorization`.
+    pub authorization: Option<String>,
+    /// The parameters of the form.
+    pub form: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +45,7 @@ struct State {
     issued: usize,
     registered: usize,
     paths: Vec<String>,
+    requests: Vec<TokenRequest>,
 }
 
 /// What is answered instead of passing a request on.
@@ -82,6 +98,11 @@ impl AuthSite {
         self.state().paths.clone()
     }
 
+    /// All requests for tokens, in the order in which they came.
+    pub fn token_requests(&self) -> Vec<TokenRequest> {
+        self.state().requests.clone()
+    }
+
     /// Answers a request to the host at `origin`; `None` if it is to be passed on.
     pub(super) fn answer(&self, origin: &str, request: &NetRequest) -> Option<Reply> {
         let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
@@ -107,7 +128,8 @@ impl AuthSite {
                 Reply::new("201 Created", json!({"client_id": format!("client-{}", state.registered)}))
             }
             "/authorize" => self.authorize(&form(query)),
-            "/token" => self.token(&form(&String::from_utf8_lossy(&request.body))),
+            "/token" => self.token(&self.noted(path, request)),
+            "/idp/token" => vouch(&self.noted(path, request)),
             _ => Reply::new("404 Not Found", Value::Null),
         })
     }
@@ -137,12 +159,22 @@ impl AuthSite {
         reply
     }
 
-    fn token(&self, form: &BTreeMap<String, String>) -> Reply {
-        let value = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+    fn noted(&self, path: &str, request: &NetRequest) -> TokenRequest {
+        let form = form(&String::from_utf8_lossy(&request.body));
+        let authorization = request.header("authorization").map(str::to_owned);
+        let request = TokenRequest { path: path.to_owned(), authorization, form };
+        self.state().requests.push(request.clone());
+        request
+    }
+
+    fn token(&self, request: &TokenRequest) -> Reply {
+        let value = |name: &str| request.value(name);
         let mut state = self.state();
         let is_granted = match value("grant_type") {
             "authorization_code" => !value("code_verifier").is_empty() && state.codes.remove(value("code")),
             "refresh_token" => state.refresh.remove(value("refresh_token")),
+            "client_credentials" => request.is_proven(),
+            "urn:ietf:params:oauth:grant-type:jwt-bearer" => !value("assertion").is_empty(),
             _ => false,
         };
         if !is_granted {
@@ -163,6 +195,33 @@ impl AuthSite {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl TokenRequest {
+    /// A parameter of the form; empty if there is none.
+    #[must_use]
+    pub fn value(&self, name: &str) -> &str {
+        self.form.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Whether the client has proved who it is, in whatever way.
+    fn is_proven(&self) -> bool {
+        let is_basic = self.authorization.as_ref().is_some_and(|value| value.starts_with("Basic "));
+        is_basic || !self.value("client_secret").is_empty() || !self.value("client_assertion").is_empty()
+    }
+}
+
+/// Vouches for an identity to whoever is named as the audience.
+fn vouch(request: &TokenRequest) -> Reply {
+    let (token, audience) = (request.value("subject_token"), request.value("audience"));
+    if token.is_empty() || audience.is_empty() {
+        return Reply::new("400 Bad Request", json!({"error": "invalid_request"}));
+    }
+    Reply::new(
+        "200 OK",
+        json!({"access_token": format!("vouched-{token}"), "token_type": "N_A",
+               "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}),
+    )
 }
 
 /// Reads a query or a form; what comes twice is there once.

@@ -33,7 +33,7 @@ mod peer;
 mod server;
 mod wire;
 
-pub use auth_site::AuthSite;
+pub use auth_site::{AuthSite, TokenRequest};
 pub use behaviour::{Action, Behaviour, serve, serve_all};
 pub use connector::{ConnectGate, MemoryConnector};
 pub use fault::{FaultConnector, FaultControl, FaultTransport};
