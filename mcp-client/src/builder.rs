@@ -497,6 +497,11 @@ fn options(server: &ServerConfig) -> ServerOptions {
         let hard = session.hard_limit.max(limit);
         session = session.with_call_limit(limit).with_hard_limit(hard);
     }
+    if let Reach::Http(address) = &server.reach
+        && let Some(extension) = address.oauth_settings().and_then(|settings| settings.grant.extension())
+    {
+        session = session.with_extension(extension);
+    }
     options.with_session(session).with_idempotent_tools(settings.idempotent_tools.clone())
 }
 

@@ -34,8 +34,12 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
+        Self::playing(ServerScript::legacy())
+    }
+
+    fn playing(script: ServerScript) -> Self {
         let site = Arc::new(AuthSite::default().with_scope("tools"));
-        let web = Web::guarded(ServerScript::legacy(), &site);
+        let web = Web::guarded(script, &site);
         Self { site, web, folder: tempfile::tempdir().unwrap() }
     }
 
@@ -180,4 +184,51 @@ async fn a_workload_shows_the_token_that_its_platform_keeps_fresh() {
     shown("workload-2").await;
     assert_eq!(stage.site.issued(), 2);
     assert!(client.shutdown().await.is_clean());
+}
+
+/// The extensions that each message declares which declares capabilities.
+fn declared(messages: &[Value]) -> Vec<Value> {
+    let legacy = |message: &Value| message["params"].get("capabilities").cloned();
+    let modern = |message: &Value| {
+        message["params"]["_meta"].get("io.modelcontextprotocol/clientCapabilities").cloned()
+    };
+    let all = messages.iter().filter_map(|message| legacy(message).or_else(|| modern(message)));
+    all.map(|capabilities| capabilities["extensions"].clone()).collect()
+}
+
+#[tokio::test]
+async fn an_extension_of_authorization_is_declared_with_its_grant_and_by_nobody_else() {
+    const CREDENTIALS: &str = "io.modelcontextprotocol/oauth-client-credentials";
+    const ENTERPRISE: &str = "io.modelcontextprotocol/enterprise-managed-authorization";
+    for (script, at_least) in [(ServerScript::legacy(), 1), (ServerScript::modern(), 3)] {
+        for (grant, expected) in [
+            ("client_credentials", json!({CREDENTIALS: {}})),
+            ("enterprise_managed", json!({ENTERPRISE: {}})),
+            ("workload_identity", Value::Null),
+        ] {
+            let stage = Stage::playing(script.clone());
+            let mut oauth = json!({"grantType": grant, "issuer": stage.origin(), "clientId": "me",
+                "clientSecret": "${SECRET}"});
+            if grant != "client_credentials" {
+                oauth["identityToken"] = json!("id-1");
+            }
+            if grant == "enterprise_managed" {
+                oauth["identityProvider"] =
+                    json!({"tokenEndpoint": format!("{}/idp/token", stage.origin()), "clientId": "there"});
+            }
+            stage.call(oauth).await;
+            let declared = declared(&stage.web.messages.lock().unwrap());
+            assert!(declared.len() >= at_least, "{grant}: {declared:?}");
+            assert!(declared.iter().all(|extensions| *extensions == expected), "{grant}: {declared:?}");
+        }
+        // Nor is it declared to a server that is not authorized for at all.
+        let web = Web::start(script);
+        let text = json!({"mcpServers": {"guarded": {"url": web.url}}}).to_string();
+        let config = read(Path::new("/"), &text);
+        let client = Client::builder().config(config).start(&Handle::current()).unwrap();
+        assert_eq!(call(&client).await["result"], "hello");
+        assert!(client.shutdown().await.is_clean());
+        let declared = declared(&web.messages.lock().unwrap());
+        assert!(declared.len() >= at_least && declared.iter().all(Value::is_null), "{declared:?}");
+    }
 }

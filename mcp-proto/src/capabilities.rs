@@ -20,8 +20,8 @@ message! {
         elicitation: Option<ElicitationCapability> = "elicitation", Declared, since V2025_06_18;
         /// Capabilities outside every specification, by name.
         experimental: Option<Entries<RawJson>> = "experimental", Hint;
-        /// Extensions by identifier, with their settings.
-        extensions: Option<Entries<RawJson>> = "extensions", Hint, since V2026_07_28;
+        /// Extensions by identifier, with their settings; in 2025-11-25 a member that servers tolerate.
+        extensions: Option<Entries<RawJson>> = "extensions", Hint, since V2025_11_25;
         /// Telling the server which folders it may work in.
         roots: Option<RootsCapability> = "roots", Declared;
         /// Running a model for the server.
@@ -132,17 +132,25 @@ impl ClientCapabilities {
     /// The same capabilities as `version` can express them: what it does not know is left out.
     ///
     /// Before 2025-11-25 there were only forms, so that a client that can only show URLs cannot ask a
-    /// person at all there.
+    /// person at all there. Before 2026-07-28 there were neither tasks nor skills as extensions.
     #[must_use]
     pub fn for_version(&self, version: ProtocolVersion) -> Self {
         let mut known = self.clone();
         if version < ProtocolVersion::V2025_11_25 {
             known.elicitation = known.elicitation.filter(ElicitationCapability::has_form);
         }
+        if version < ProtocolVersion::V2026_07_28 {
+            known.extensions = known.extensions.map(legacy_extensions).filter(|left| !left.is_empty());
+        }
         // Nothing in here is refused: a capability can always be left out.
         let _ = known.fit(version);
         known
     }
+}
+
+fn legacy_extensions(all: Entries<RawJson>) -> Entries<RawJson> {
+    let left = all.iter().filter(|(identifier, _)| !extension::is_modern(identifier));
+    left.map(|(identifier, settings)| (identifier.to_owned(), settings.clone())).collect()
 }
 
 impl ElicitationCapability {

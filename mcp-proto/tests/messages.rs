@@ -236,7 +236,8 @@ fn an_empty_cursor_is_a_cursor() {
 #[test]
 fn capabilities_are_written_as_the_version_knows_them() {
     let all: ClientCapabilities = read(
-        r#"{"elicitation":{"form":{},"url":{}},"extensions":{"a.b/c":{"d":1}},"sampling":{"tools":{},"context":{}},
+        r#"{"elicitation":{"form":{},"url":{}},
+            "extensions":{"a.b/c":{"d":1},"io.modelcontextprotocol/tasks":{}},"sampling":{"tools":{},"context":{}},
             "roots":{"listChanged":true},"tasks":{"list":{}},"experimental":{"e":{}}}"#,
     );
     let written = |version| {
@@ -254,12 +255,17 @@ fn capabilities_are_written_as_the_version_knows_them() {
     let (elicitation, sampling) = (json!({"form":{},"url":{}}), json!({"tools":{},"context":{}}));
     assert_eq!(
         written(ProtocolVersion::V2025_11_25),
-        json!({"elicitation":elicitation,"roots":roots,"sampling":sampling,"tasks":{"list":{}},"experimental":{"e":{}}})
+        json!({"elicitation":elicitation,"extensions":{"a.b/c":{"d":1}},"roots":roots,"sampling":sampling,
+            "tasks":{"list":{}},"experimental":{"e":{}}}),
+        "an extension without messages is tolerated"
     );
     assert_eq!(
         serde_json::to_value(all.for_version(ProtocolVersion::V2026_07_28)).unwrap(),
-        json!({"elicitation":elicitation,"extensions":{"a.b/c":{"d":1}},"roots":{},"sampling":sampling,"experimental":{"e":{}}})
+        json!({"elicitation":elicitation,"extensions":{"a.b/c":{"d":1},"io.modelcontextprotocol/tasks":{}},
+            "roots":{},"sampling":sampling,"experimental":{"e":{}}})
     );
+    let tasks: ClientCapabilities = read(r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#);
+    assert_eq!(tasks.for_version(ProtocolVersion::V2025_11_25), ClientCapabilities::default());
 }
 
 #[test]

@@ -186,11 +186,15 @@ impl SessionOptions {
     /// Declares the extension tasks: a modern server may answer a call of a tool with a task, which is
     /// followed until it is over, see [`Call`](crate::Call). Default not declared.
     #[must_use]
-    pub fn with_tasks(mut self) -> Self {
-        self.capabilities
-            .extensions
-            .get_or_insert_default()
-            .insert(extension::TASKS, RawJson::empty_object());
+    pub fn with_tasks(self) -> Self {
+        self.with_extension(extension::TASKS)
+    }
+
+    /// Declares an extension, without settings, beside those that are declared already. Servers before
+    /// 2025-11-25 are not told, and those of that version not of extensions with messages.
+    #[must_use]
+    pub fn with_extension(mut self, identifier: impl Into<String>) -> Self {
+        self.capabilities.extensions.get_or_insert_default().insert(identifier, RawJson::empty_object());
         self
     }
 

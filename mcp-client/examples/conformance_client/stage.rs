@@ -44,6 +44,10 @@ impl Stage {
         let connector = connector.with_auth(Arc::new(oauth.clone()))?;
         let options = ServerOptions::default();
         let session = options.session.clone().with_era(order.era);
+        let session = match order.authorization.grant.extension() {
+            Some(extension) => session.with_extension(extension),
+            None => session,
+        };
         let client = questions::answer(Client::builder());
         let client = client.connector(NAME, Arc::new(connector), options.with_session(session), []);
         let client = client.start(&Handle::current())?;

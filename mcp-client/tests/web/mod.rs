@@ -3,13 +3,16 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use mcp_transport::testing::{AuthSite, HttpAnswers, HttpHost, ServerScript};
+use mcp_transport::testing::{AuthSite, HttpAnswers, HttpEvent, HttpHost, ServerScript};
+use serde_json::Value;
 
 /// A server over HTTP, in a thread of its own until it is dropped.
 pub(crate) struct Web {
     pub(crate) url: String,
+    /// Every message that has passed the door, in order.
+    pub(crate) messages: Arc<Mutex<Vec<Value>>>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -27,10 +30,16 @@ impl Web {
     fn serve(script: ServerScript, site: Option<Arc<AuthSite>>) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (url_sender, url) = std::sync::mpsc::sync_channel(1);
+        let messages: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let log = Arc::clone(&messages);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let host = HttpHost::bind(script, HttpAnswers::Events).await;
+                let host = HttpHost::bind(script, HttpAnswers::Events).await.watched_by(move |event| {
+                    if let HttpEvent::Received { message } = event {
+                        log.lock().unwrap().push(message.clone());
+                    }
+                });
                 let host = match site {
                     Some(site) => host.guarded_by(site),
                     None => host,
@@ -40,7 +49,7 @@ impl Web {
                 let _ = host.beside(stopped).await;
             });
         });
-        Self { url: url.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+        Self { url: url.recv().unwrap(), messages, stop: Some(stop), thread: Some(thread) }
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mcp_proto::{ProtocolVersion, Secret};
+use mcp_proto::{ProtocolVersion, Secret, extension};
 use ring::digest;
 
 use super::client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
@@ -301,6 +301,22 @@ impl PartialEq for OAuthSettings {
             && *redirect == other.redirect
             && *login_limit == other.login_limit
             && *extra_parameters == other.extra_parameters
+    }
+}
+
+impl Grant {
+    /// The extension of MCP that the client has to declare for it, by identifier; `None` where there is none.
+    ///
+    /// # Source
+    ///
+    /// MCP extensions *OAuth Client Credentials* and *Enterprise-Managed Authorization*.
+    #[must_use]
+    pub fn extension(&self) -> Option<&'static str> {
+        match self {
+            Self::ClientCredentials => Some(extension::CLIENT_CREDENTIALS),
+            Self::EnterpriseManaged(_) => Some(extension::ENTERPRISE_MANAGED),
+            Self::AuthorizationCode | Self::WorkloadIdentity(_) => None,
+        }
     }
 }
 
