@@ -7,7 +7,7 @@ use crate::workspace::{CRATES, Workspace};
 /// Every feature of every crate, `default` apart. [`unlisted`] keeps the list complete.
 const FEATURES: [(&str, &[&str]); 5] = [
     ("mcp-proto", &[]),
-    ("mcp-transport", &["http", "oauth", "stdio", "test-util"]),
+    ("mcp-transport", &["http", "keyring", "oauth", "stdio", "test-util"]),
     ("mcp-session", &[]),
     ("mcp-lifecycle", &["metrics"]),
     ("mcp-client", &["cli"]),

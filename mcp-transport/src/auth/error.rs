@@ -162,7 +162,9 @@ impl AuthError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } => true,
-            Self::Store(error) => matches!(error, StoreError::Busy | StoreError::Conflict),
+            Self::Store(error) => {
+                matches!(error, StoreError::Busy | StoreError::Conflict | StoreError::Keyring(_))
+            }
             _ => false,
         }
     }

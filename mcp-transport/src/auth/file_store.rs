@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 use super::atomic_write::{AtomicWrite, Step};
 use super::on_thread::on_thread;
 use super::record::{CredentialRecord, Unreadable};
+use super::sealing_key::SealingKey;
 use super::store::{CredentialKey, CredentialStore, LockedCredentials, Saved, Stamp, StoreError};
 
 /// Longest document that is read, in bytes: more than the answers, of 1 MiB each, that one can be made of.
@@ -27,12 +28,14 @@ const LOCK_POLL: Duration = Duration::from_millis(25);
 /// A file is replaced as a whole, so whoever reads sees the old or the new one. Changes are made under a
 /// lock of the operating system on a file beside it, which ends with the process that holds it. What
 /// others could read is tightened; a symbolic link, a second name or another owner is refused. A file
-/// that is no record, or that of another server, is put aside, with `.corrupt` behind its name; one of a later version is left alone.
+/// that is no record, or that of another server, is put aside, with `.corrupt` behind its name; one of a
+/// later version is left alone.
 ///
 /// Files are read and written on short-lived threads.
 #[derive(Debug, Clone)]
 pub struct FileStore {
     folder: Arc<Path>,
+    seal: Option<Arc<SealingKey>>,
 }
 
 /// One record and its lock, by path.
@@ -42,6 +45,7 @@ struct Place {
     stem: String,
     /// The server that a record must be of, whatever the name of its file says.
     server: String,
+    seal: Option<Arc<SealingKey>>,
 }
 
 /// Holds the lock on one record; a write that goes on holds it too.
@@ -55,11 +59,30 @@ impl FileStore {
     /// Keeps records in `folder`, which is made when it is first written to.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into().into() }
+        Self { folder: folder.into().into(), seal: None }
+    }
+
+    /// Seals each file with `key`, and reads none that was not: neither a plain one nor one that somebody has
+    /// changed, cut or put in the place of another. Sealed files have names of their own, and stay as they
+    /// are when they cannot be opened, until they are cleared.
+    #[must_use]
+    pub fn sealed_with(mut self, key: SealingKey) -> Self {
+        self.seal = Some(Arc::new(key));
+        self
     }
 
     fn place(&self, key: &CredentialKey) -> Place {
-        Place { folder: Arc::clone(&self.folder), stem: key.file_stem(), server: key.server().to_owned() }
+        self.named(key.file_stem(), key.server())
+    }
+
+    fn named(&self, stem: String, server: &str) -> Place {
+        Place { folder: Arc::clone(&self.folder), stem, server: server.to_owned(), seal: self.seal.clone() }
+    }
+
+    /// Waits until `by` for a lock that no record has.
+    #[cfg(feature = "keyring")]
+    pub(super) async fn lock_named(&self, stem: &str, by: Instant) -> Result<File, StoreError> {
+        self.named(stem.to_owned(), "").lock(by).await
     }
 }
 
@@ -85,20 +108,8 @@ impl CredentialStore for FileStore {
 
     async fn lock(&self, key: &CredentialKey, by: Instant) -> Result<Box<dyn LockedCredentials>, StoreError> {
         let place = self.place(key);
-        loop {
-            let tried = {
-                let place = place.clone();
-                on_thread(move || place.try_lock()).await
-            };
-            if let Some(lock) = tried.map_err(|error| StoreError::Io(error.to_string()))?? {
-                return Ok(Box::new(LockedFile { place, lock: Arc::new(lock) }));
-            }
-            if Instant::now() >= by {
-                return Err(StoreError::Busy);
-            }
-            // Another process holds it: there is no event to wait for that could be given up.
-            sleep(LOCK_POLL).await;
-        }
+        let lock = Arc::new(place.lock(by).await?);
+        Ok(Box::new(LockedFile { place, lock }))
     }
 }
 
@@ -139,7 +150,29 @@ impl LockedCredentials for LockedFile {
 
 impl Place {
     fn document(&self) -> PathBuf {
-        self.folder.join(format!("{}.json", self.stem))
+        let kind = if self.seal.is_some() { "sealed" } else { "json" };
+        self.folder.join(format!("{}.{kind}", self.stem))
+    }
+
+    /// What a sealed file is of: another one in its place is not opened.
+    fn context(&self) -> String {
+        format!("{}\n{}", self.stem, self.server)
+    }
+
+    /// Waits until `by` for the lock.
+    async fn lock(&self, by: Instant) -> Result<File, StoreError> {
+        loop {
+            let place = self.clone();
+            let tried = on_thread(move || place.try_lock()).await;
+            if let Some(lock) = tried.map_err(|error| StoreError::Io(error.to_string()))?? {
+                return Ok(lock);
+            }
+            if Instant::now() >= by {
+                return Err(StoreError::Busy);
+            }
+            // Another process holds it: there is no event to wait for that could be given up.
+            sleep(LOCK_POLL).await;
+        }
     }
 
     fn stamp(&self) -> Option<Stamp> {
@@ -151,6 +184,10 @@ impl Place {
     /// Reads the document; also answers whether normalising has changed it.
     fn read(&self) -> Result<Option<(CredentialRecord, bool)>, StoreError> {
         let Some(bytes) = self.bytes()? else { return Ok(None) };
+        let bytes = match &self.seal {
+            Some(key) => key.open(&bytes, &self.context()).map_err(|_| self.not_opened())?,
+            None => bytes,
+        };
         match CredentialRecord::read(&bytes) {
             Ok((record, _)) if record.server != self.server => {
                 tracing::warn!(file = %self.document().display(), "a credential file of another server is not used");
@@ -192,15 +229,20 @@ impl Place {
 
     fn write(&self, record: &CredentialRecord) -> Result<(), StoreError> {
         let write = AtomicWrite { folder: &self.folder, stem: &self.stem, target: &self.document() };
-        write
-            .run(&record.write(), &mut |_: Step, _: &Path| Ok(()))
-            .map_err(|error| self.failed("write", &error))
+        let mut bytes = record.write();
+        if let Some(key) = &self.seal {
+            let sealed = key.seal(&bytes, &self.context());
+            bytes = Zeroizing::new(sealed.map_err(|error| self.failed("write", &io::Error::other(error)))?);
+        }
+        write.run(&bytes, &mut |_: Step, _: &Path| Ok(())).map_err(|error| self.failed("write", &error))
     }
 
     fn put_aside(&self) {
         let document = self.document();
+        let mut aside = document.clone().into_os_string();
+        aside.push(".corrupt");
         if fs::symlink_metadata(&document).is_ok()
-            && let Err(error) = fs::rename(&document, document.with_extension("json.corrupt"))
+            && let Err(error) = fs::rename(&document, aside)
         {
             tracing::warn!(file = %document.display(), %error, "a corrupt credential file cannot be put aside");
         }
@@ -294,6 +336,10 @@ impl Place {
         self.failed("open", error)
     }
 
+    fn not_opened(&self) -> StoreError {
+        StoreError::Sealed(self.document().display().to_string())
+    }
+
     fn failed(&self, what: &str, error: &io::Error) -> StoreError {
         StoreError::Io(format!("cannot {what} {}: {error}", self.document().display()))
     }
@@ -330,7 +376,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let folder: Arc<Path> = temporary.path().join("oauth").into();
         let server = "https://a.example/mcp".to_owned();
-        let place = Place { folder, stem: "files".to_owned(), server };
+        let place = Place { folder, stem: "files".to_owned(), server, seal: None };
         let record = |client: &str, revision| {
             let client = ClientRecord::new(ClientSource::Registered, client);
             let mut record = CredentialRecord::new("https://a.example/mcp", "https://b.example", client);

@@ -69,6 +69,8 @@ mod hook;
 mod http_client;
 mod identity;
 mod issuer;
+#[cfg(all(unix, feature = "keyring"))]
+mod keyring_store;
 mod login;
 mod login_run;
 mod machine_grant;
@@ -88,6 +90,8 @@ mod renewal_run;
 mod resource;
 mod revocation;
 mod scope;
+#[cfg(unix)]
+mod sealing_key;
 mod secret_file;
 mod settings;
 mod signer;
@@ -116,6 +120,8 @@ pub use gate::{GatePass, InteractiveGate};
 pub use http_client::OAuthClient;
 pub use identity::{FixedIdentity, IdentityKind, IdentityProvider, IdentitySource};
 pub use issuer::same_issuer;
+#[cfg(all(unix, feature = "keyring"))]
+pub use keyring_store::KeyringStore;
 pub use login::{Login, LoginInput, LoginOutput, LoginPlan, UnexpectedInput};
 pub use machine_grant::MachineGrant;
 pub use memory_store::MemoryStore;
@@ -130,6 +136,8 @@ pub use renewal::{Renewal, RenewalInput, RenewalOutput, RenewalPlan};
 pub use resource::{canonical_resource, speaks_of};
 pub use revocation::Revocation;
 pub use scope::{ScopeSources, Scopes};
+#[cfg(unix)]
+pub use sealing_key::SealingKey;
 pub use secret_file::read_secret_file;
 pub use settings::{
     ApplicationType, ConfiguredClient, Grant, Legacy, OAuthSettings, Redirect, ResourceParameter,

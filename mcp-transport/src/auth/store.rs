@@ -120,9 +120,18 @@ pub enum StoreError {
     /// The medium failed; the text names the file and what failed.
     #[error("the credentials cannot be kept: {0}")]
     Io(String),
+    /// The keyring that has the key cannot be used now; the text says why. Unlocking it may help.
+    #[error("the keyring cannot be used: {0}")]
+    Keyring(String),
     /// A later version of this program has written the record; it is left alone.
     #[error("the credentials were written by a later version of this program (form {0})")]
     Newer(u64),
+    /// A sealed record cannot be opened: it was sealed with another key, or somebody has changed it. It is left
+    /// as it is; the text names the file.
+    #[error(
+        "the credentials in {0} were changed by somebody else, or sealed with another key; log out to forget them"
+    )]
+    Sealed(String),
     /// Somebody else could read or replace the record; the text names the file and why.
     #[error("the credentials are not safe: {0}")]
     Unsafe(String),
