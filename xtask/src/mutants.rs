@@ -23,7 +23,7 @@ const FILES: [(&str, &str); 4] = [
 const CAUGHT_PERCENT: u64 = 85;
 
 /// A test that still runs after this long, in seconds, has noticed: the change makes it hang.
-const LIMIT: &str = "120";
+const LIMIT: &str = "60";
 
 /// Changes the pure files in every way that cargo-mutants knows, one at a time, and runs the unit tests of
 /// their crate; prints what no test has noticed.
@@ -46,7 +46,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Mutants) -> Result<(), Failur
         let folders = [tools.join("bin")].into_iter().chain(std::env::split_paths(&path));
         command.env("PATH", std::env::join_paths(folders).map_err(|error| Failure::new(error.to_string()))?);
         command.args(["--package", package, "--file", &format!("{package}/{file}"), "--output"]).arg(&output);
-        command.args(["--", "--lib"]);
+        // Given to the builds as well, which would make every test program of the crate anew otherwise.
+        command.arg("--cargo-arg=--lib");
         // It ends with a status of its own if something was missed; what counts is what it has written.
         if let Err(failure) = shell::run(&mut command) {
             eprintln!("xtask: {failure}");
