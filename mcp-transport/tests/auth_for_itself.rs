@@ -95,7 +95,7 @@ async fn t01_a_token_that_has_ended_while_the_program_was_not_there_is_replaced(
     world.calendar.set(100);
     let oauth = oauth(&world, settings());
     let (old, stamp) = oauth.authorize().await.unwrap();
-    assert_eq!(old.unwrap().expose(), "m1", "the server says what it wants");
+    assert_eq!(old.unwrap().token.expose(), "m1", "the server says what it wants");
     world.net.answer(TOKEN, 200, json!({"access_token": "m2"}));
     assert_eq!(oauth.on_refused(401, unauthorized(), stamp).await, Ok(AfterRefusal::Repeat));
     assert_eq!(auth::token(&oauth).await.unwrap().as_deref(), Some("m2"));
@@ -147,7 +147,7 @@ async fn a_refusal_makes_one_new_token_and_a_second_one_ends_it() {
     world.net.answer(TOKEN, 200, json!({"access_token": "m2"}));
     assert_eq!(oauth.on_refused(401, unauthorized(), stamp).await, Ok(AfterRefusal::Repeat));
     let (token, stamp) = oauth.authorize().await.unwrap();
-    assert_eq!(token.unwrap().expose(), "m2");
+    assert_eq!(token.unwrap().token.expose(), "m2");
     let end = oauth.on_refused(401, unauthorized(), stamp).await;
     assert_eq!(end, Err(AuthError::NeedsAuth(NeedsAuth::Rejected)));
     assert_eq!(world.net.count(TOKEN), 2);

@@ -277,7 +277,7 @@ impl AuthProvider for Stubborn {
         Ok(AfterChallenge::Repeat)
     }
 
-    fn accepted(&self, _: AuthStamp) {}
+    fn accepted(&self, _: &HeaderMap, _: AuthStamp) {}
 
     fn agreed(&self, _: ProtocolVersion) {}
 }

@@ -203,14 +203,14 @@ async fn t08_a_token_that_cannot_be_kept_is_what_is_renewed_next() {
         world.store.failures.store(failures, Ordering::SeqCst);
         oauth.on_refused(401, unauthorized(), stamp).await.unwrap_err();
         let (token, stamp) = oauth.authorize().await.unwrap();
-        assert_eq!(token.unwrap().expose(), "a2");
+        assert_eq!(token.unwrap().token.expose(), "a2");
         oauth.on_accepted(stamp);
         // Within the time in which the store is not looked at again.
         let end = oauth.on_refused(401, unauthorized(), stamp).await;
         assert_eq!(end.is_ok(), failures == 1, "{end:?}");
         assert_eq!(presented(&world), ["r1", "r2"], "a used one would have ended the grant");
         let (token, stamp) = oauth.authorize().await.unwrap();
-        assert_eq!(token.unwrap().expose(), "a3");
+        assert_eq!(token.unwrap().token.expose(), "a3");
         oauth.on_accepted(stamp);
     }
 }

@@ -2,7 +2,8 @@ use std::collections::HashMap;
 
 use mcp_proto::Secret;
 
-use super::challenge::BearerChallenge;
+use super::access_token::AccessToken;
+use super::challenge::Challenges;
 use super::error::{AuthError, NeedsAuth};
 use super::record::CredentialRecord;
 use super::scope::Scopes;
@@ -37,7 +38,7 @@ pub(super) struct Access {
     /// The access token that the server has refused.
     refused: Option<Secret>,
     /// What the server has asked for last.
-    challenge: Option<BearerChallenge>,
+    challenges: Challenges,
     /// Whether the server has refused a request for want of a token, with a challenge or without one.
     has_asked: bool,
     /// Scopes that a request has needed and the token does not have.
@@ -52,9 +53,9 @@ pub(super) enum Carry {
     /// No token: there is none.
     Nothing,
     /// This one.
-    Token(Secret),
+    Token(AccessToken),
     /// A token that has to be made first; `fallback` still works, as far as is known.
-    Renewed { fallback: Option<Secret> },
+    Renewed { fallback: Option<AccessToken> },
 }
 
 /// What to do about a request that was refused.
@@ -79,7 +80,7 @@ impl Access {
             let carry = if can_renew_itself { Carry::Renewed { fallback: None } } else { Carry::Nothing };
             return (carry, stamp);
         };
-        let token = || tokens.access_token.clone();
+        let token = || tokens.access();
         let can_renew = can_renew_itself || tokens.refresh_token.is_some();
         let carry = if tokens.is_fresh(now) || !can_renew {
             // One that has ended and cannot be renewed is sent all the same: the server says what it wants.
@@ -97,12 +98,12 @@ impl Access {
     pub(super) fn on_unauthorized(
         &mut self,
         stamp: TokenStamp,
-        challenge: Option<BearerChallenge>,
+        challenges: Challenges,
         renews_itself: bool,
     ) -> Refused {
         self.has_asked = true;
-        if challenge.is_some() {
-            self.challenge = challenge;
+        if !challenges.is_empty() {
+            self.challenges = challenges;
         }
         if stamp.0 != self.generation {
             return Refused::Repeat;
@@ -126,7 +127,7 @@ impl Access {
     pub(super) fn on_insufficient_scope(
         &mut self,
         stamp: TokenStamp,
-        challenge: BearerChallenge,
+        challenges: Challenges,
         can_ask: bool,
     ) -> Refused {
         if stamp.0 != self.generation {
@@ -135,13 +136,13 @@ impl Access {
         let tokens = self.record.as_ref().and_then(|record| record.tokens.as_ref());
         let (requested, granted) =
             tokens.map(|tokens| (tokens.requested.clone(), tokens.granted.clone())).unwrap_or_default();
-        let challenged = Scopes::parse(challenge.scope.as_deref().unwrap_or_default());
+        let challenged = Scopes::parse(challenges.scope().unwrap_or_default());
         let union = requested.union(&granted).union(&challenged);
         let required = union.to_parameter().unwrap_or_default();
         let count = self.step_ups.get(&required).copied().unwrap_or_default();
         let is_final = !can_ask || granted.cover(&union) || count >= MAX_STEP_UPS;
         if !is_final {
-            self.challenge = Some(challenge);
+            self.challenges = challenges;
             self.wanted = Some(union);
         }
         Refused::Final(AuthError::InsufficientScope { required, is_final })
@@ -248,14 +249,19 @@ impl Access {
         self.record.as_ref().and_then(|record| record.tokens.as_ref()).map(|tokens| &tokens.granted)
     }
 
-    /// What a login is for: the last challenge, the scopes that were missing, the token that was refused.
-    pub(super) fn on_login(&self) -> (Option<BearerChallenge>, Option<Scopes>, Option<Secret>) {
-        (self.challenge.clone(), self.wanted.clone(), self.refused.clone())
+    /// What a login is for: the last challenges, the scopes that were missing, the token that was refused.
+    pub(super) fn on_login(&self) -> (Challenges, Option<Scopes>, Option<Secret>) {
+        (self.challenges.clone(), self.wanted.clone(), self.refused.clone())
     }
 
-    /// What the server has asked for last, if it has said that.
-    pub(super) fn challenge(&self) -> Option<&BearerChallenge> {
-        self.challenge.as_ref()
+    /// What the server has asked for last; empty if nothing.
+    pub(super) fn challenges(&self) -> Challenges {
+        self.challenges.clone()
+    }
+
+    /// Whether the token of this stamp is the present one, and bound to a key.
+    pub(super) fn is_bound(&self, stamp: TokenStamp) -> bool {
+        stamp.0 == self.generation && self.record.as_ref().is_some_and(|record| record.is_bound())
     }
 
     /// The credentials that could not be saved, to follow `kept`; `None` if there are none, or if what is
@@ -293,7 +299,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::auth::{ClientRecord, ClientSource, Grant, TokenReply, Tokens};
+    use crate::auth::{ClientRecord, ClientSource, Dpop, Grant, TokenReply, Tokens};
 
     fn at(seconds: f64) -> UnixTime {
         UnixTime::from_seconds(1000.0 + seconds)
@@ -312,6 +318,7 @@ mod tests {
             refresh_token: refresh.map(Secret::from),
             lifetime: lifetime.map(Duration::from_secs),
             scope: None,
+            is_bound: false,
         };
         record.tokens = Some(Tokens::granted(reply, Scopes::parse(scope), at(0.0)));
         Box::new(record)
@@ -327,8 +334,12 @@ mod tests {
         access.carry(&OAuthSettings::default(), at(seconds)).0
     }
 
-    fn challenge(scope: &str) -> BearerChallenge {
-        BearerChallenge { scope: Some(scope.to_owned()), ..BearerChallenge::default() }
+    fn token(text: &str) -> AccessToken {
+        AccessToken { token: text.into(), key: None }
+    }
+
+    fn challenge(scope: &str) -> Challenges {
+        Challenges::parse([format!("Bearer scope=\"{scope}\"").as_bytes()])
     }
 
     const REJECTED: Refused = Refused::Final(AuthError::NeedsAuth(NeedsAuth::Rejected));
@@ -336,18 +347,18 @@ mod tests {
     #[test]
     fn t01_a_token_is_renewed_before_it_ends_and_not_sent_after() {
         let access = with(record("a1", Some("r1"), Some(100), ""));
-        assert_eq!(carry(&access, 49.0), Carry::Token("a1".into()));
-        assert_eq!(carry(&access, 50.0), Carry::Renewed { fallback: Some("a1".into()) });
+        assert_eq!(carry(&access, 49.0), Carry::Token(token("a1")));
+        assert_eq!(carry(&access, 50.0), Carry::Renewed { fallback: Some(token("a1")) });
         assert_eq!(carry(&access, 100.0), Carry::Renewed { fallback: None });
-        assert_eq!(carry(&with(record("a1", Some("r1"), None, "")), 1e6), Carry::Token("a1".into()));
+        assert_eq!(carry(&with(record("a1", Some("r1"), None, "")), 1e6), Carry::Token(token("a1")));
         assert_eq!(carry(&Access::default(), 0.0), Carry::Nothing);
     }
 
     #[test]
     fn t11_a_token_that_cannot_be_renewed_is_sent_until_it_is_refused() {
         let mut access = with(record("a1", None, Some(100), ""));
-        assert_eq!(carry(&access, 1000.0), Carry::Token("a1".into()));
-        let refused = access.on_unauthorized(access.generation(), None, false);
+        assert_eq!(carry(&access, 1000.0), Carry::Token(token("a1")));
+        let refused = access.on_unauthorized(access.generation(), Challenges::default(), false);
         assert_eq!(refused, Refused::Final(AuthError::NeedsAuth(NeedsAuth::Expired)));
     }
 
@@ -357,10 +368,10 @@ mod tests {
         let carry = |access: &Access| access.carry(&settings, at(100.0)).0;
         for (mut access, before) in [
             (Access::default(), Carry::Nothing),
-            (with(record("a1", None, Some(100), "")), Carry::Token("a1".into())),
+            (with(record("a1", None, Some(100), "")), Carry::Token(token("a1"))),
         ] {
             assert_eq!(carry(&access), before, "the server says what it wants");
-            let refused = access.on_unauthorized(access.generation(), None, true);
+            let refused = access.on_unauthorized(access.generation(), Challenges::default(), true);
             assert!(matches!(refused, Refused::Renew(_)), "{refused:?}");
             assert_eq!(carry(&access), Carry::Renewed { fallback: None });
         }
@@ -379,27 +390,34 @@ mod tests {
         let mut access = with(record("a1", Some("r1"), None, ""));
         let old = access.generation();
         access.on_renewed(record("a2", Some("r2"), None, ""), None);
-        assert_eq!(access.on_unauthorized(old, None, false), Refused::Repeat);
-        assert_eq!(access.on_unauthorized(old, None, false), Refused::Repeat);
+        assert_eq!(access.on_unauthorized(old, Challenges::default(), false), Refused::Repeat);
+        assert_eq!(access.on_unauthorized(old, Challenges::default(), false), Refused::Repeat);
     }
 
     #[test]
     fn t09_a_refusal_of_a_token_that_was_just_made_is_final_until_a_request_succeeds() {
         let mut access = with(record("a1", Some("r1"), None, ""));
         assert_eq!(
-            access.on_unauthorized(access.generation(), None, false),
+            access.on_unauthorized(access.generation(), Challenges::default(), false),
             Refused::Renew(Some("a1".into()))
         );
         access.on_renewed(record("a2", Some("r2"), None, ""), None);
         let new = access.generation();
-        assert_eq!(access.on_unauthorized(new, None, false), REJECTED);
-        assert_eq!(access.on_unauthorized(new, None, false), REJECTED, "for every request");
+        assert_eq!(access.on_unauthorized(new, Challenges::default(), false), REJECTED);
+        assert_eq!(access.on_unauthorized(new, Challenges::default(), false), REJECTED, "for every request");
         access.on_accepted(new);
         assert_eq!(
-            access.on_unauthorized(new, None, false),
+            access.on_unauthorized(new, Challenges::default(), false),
             Refused::Renew(Some("a2".into())),
             "it has worked: it was revoked"
         );
+    }
+
+    #[test]
+    fn a_token_that_is_not_bound_is_not_sent_where_it_has_to_be() {
+        let access = with(record("a1", Some("r1"), None, ""));
+        let settings = OAuthSettings { dpop: Dpop::Required, ..OAuthSettings::default() };
+        assert_eq!(access.carry(&settings, at(0.0)).0, Carry::Nothing);
     }
 
     #[test]
@@ -411,7 +429,7 @@ mod tests {
         access.on_cleared();
         assert_ne!(access.generation(), before);
         let missing = Refused::Final(AuthError::NeedsAuth(NeedsAuth::Missing));
-        assert_eq!(access.on_unauthorized(access.generation(), None, false), missing);
+        assert_eq!(access.on_unauthorized(access.generation(), Challenges::default(), false), missing);
     }
 
     #[test]
@@ -458,7 +476,7 @@ mod tests {
     fn k01_a_narrower_challenge_does_not_narrow_what_was_asked_for() {
         let mut access = with(record("a1", Some("r1"), None, "x"));
         access.on_insufficient_scope(access.generation(), challenge("y"), true);
-        access.on_unauthorized(access.generation(), Some(challenge("x")), false);
+        access.on_unauthorized(access.generation(), challenge("x"), false);
         assert_eq!(access.on_login().1, Some(Scopes::parse("x y")));
     }
 
@@ -480,20 +498,20 @@ mod tests {
         let mut struck = record("a1", Some("r1"), None, "");
         struck.unknown_client_since = Some(at(1.0));
         access.on_renewed(struck, None);
-        let refused = access.on_unauthorized(access.generation(), None, false);
+        let refused = access.on_unauthorized(access.generation(), Challenges::default(), false);
         assert_eq!(refused, Refused::Renew(Some("a1".into())));
         // But a renewal that brings the same token again has done what it can.
         let mut again = record("a1", Some("r1"), None, "");
         again.tokens.as_mut().unwrap().obtained_at = at(1.0);
         access.on_renewed(again, None);
-        assert_eq!(access.on_unauthorized(access.generation(), None, false), REJECTED);
+        assert_eq!(access.on_unauthorized(access.generation(), Challenges::default(), false), REJECTED);
     }
 
     #[test]
     fn a_login_is_told_of_the_token_that_was_refused_and_of_no_other() {
         let mut access = with(record("a1", Some("r1"), None, ""));
         assert_eq!(access.on_login().2, None, "nobody has refused it");
-        access.on_unauthorized(access.generation(), None, false);
+        access.on_unauthorized(access.generation(), Challenges::default(), false);
         assert_eq!(access.on_login().2, Some("a1".into()));
         access.on_accepted(access.generation());
         assert_eq!(access.on_login().2, None, "it works after all");

@@ -71,7 +71,7 @@ impl AuthProvider for BearerToken {
         Ok(AfterChallenge::Unrelated)
     }
 
-    fn accepted(&self, _stamp: AuthStamp) {}
+    fn accepted(&self, _headers: &HeaderMap, _stamp: AuthStamp) {}
 
     fn agreed(&self, _version: ProtocolVersion) {}
 }

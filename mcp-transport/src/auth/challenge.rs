@@ -1,14 +1,16 @@
 /// How much of the `WWW-Authenticate` headers of one answer is read, in bytes.
 const MAX_CHALLENGE_BYTES: usize = 16 * 1024;
 
-/// What a server asks for with the scheme `Bearer`. Every text is untrusted.
+/// What a server asks for with one of the schemes for access tokens. Every text is untrusted.
 ///
 /// # Source
 ///
-/// RFC 6750, section 3; RFC 9728, section 5.1.
+/// RFC 6750, section 3; RFC 9449, section 7.1; RFC 9728, section 5.1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct BearerChallenge {
+pub struct TokenChallenge {
+    /// Algorithms of proofs, separated by spaces; of the scheme `DPoP` alone.
+    pub algs: Option<String>,
     /// Why the request was refused, such as `insufficient_scope`.
     pub error: Option<String>,
     /// The same for a person.
@@ -26,9 +28,9 @@ pub struct BearerChallenge {
 #[non_exhaustive]
 pub struct Challenges {
     /// The first challenge of the scheme `Bearer`.
-    pub bearer: Option<BearerChallenge>,
-    /// Whether proof of possession is asked for, which is not supported here.
-    pub offers_dpop: bool,
+    pub bearer: Option<TokenChallenge>,
+    /// The first challenge of the scheme `DPoP`: for tokens that are bound to a key.
+    pub dpop: Option<TokenChallenge>,
 }
 
 impl Challenges {
@@ -53,8 +55,8 @@ impl Challenges {
 
     fn read(&mut self, value: &str) {
         let mut scanner = Scanner { rest: value };
-        // Which challenge parameters belong to: only those of the first `Bearer` are wanted.
-        let mut is_wanted = false;
+        // The challenge that parameters belong to, if it is one that is wanted.
+        let mut current: Option<&mut TokenChallenge> = None;
         loop {
             scanner.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
             if scanner.rest.is_empty() {
@@ -64,25 +66,59 @@ impl Challenges {
             if name.is_empty() {
                 scanner.skip_item();
             } else if let Some(text) = scanner.value() {
-                if let Some(bearer) = self.bearer.as_mut().filter(|_| is_wanted) {
-                    bearer.set(name, text);
+                if let Some(challenge) = &mut current {
+                    challenge.set(name, text);
                 }
             } else {
-                is_wanted = name.eq_ignore_ascii_case("bearer") && self.bearer.is_none();
-                if is_wanted {
-                    self.bearer = Some(BearerChallenge::default());
-                }
-                self.offers_dpop |= name.eq_ignore_ascii_case("dpop");
+                let place = match name {
+                    name if name.eq_ignore_ascii_case("bearer") => Some(&mut self.bearer),
+                    name if name.eq_ignore_ascii_case("dpop") => Some(&mut self.dpop),
+                    _ => None,
+                };
+                // The first of each scheme counts.
+                current = place
+                    .filter(|place| place.is_none())
+                    .map(|place| place.insert(TokenChallenge::default()));
                 scanner.token68();
             }
         }
     }
+
+    /// Whether nothing is asked for with a scheme for access tokens.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bearer.is_none() && self.dpop.is_none()
+    }
+
+    /// Why the request was refused. Whoever has shown a bound token is told with the scheme `DPoP`.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        self.dpop.iter().chain(&self.bearer).find_map(|one| one.error.as_deref())
+    }
+
+    /// Where the metadata of the resource is.
+    #[must_use]
+    pub fn resource_metadata(&self) -> Option<&str> {
+        self.schemes().find_map(|one| one.resource_metadata.as_deref())
+    }
+
+    /// The scopes that the request needs.
+    #[must_use]
+    pub fn scope(&self) -> Option<&str> {
+        self.schemes().find_map(|one| one.scope.as_deref())
+    }
+
+    /// In the order in which they are asked for something: most servers know `Bearer` alone.
+    fn schemes(&self) -> impl Iterator<Item = &TokenChallenge> {
+        self.bearer.iter().chain(&self.dpop)
+    }
 }
 
-impl BearerChallenge {
+impl TokenChallenge {
     /// Keeps the first of several parameters of one name.
     fn set(&mut self, name: &str, value: String) {
         let place = match name.to_ascii_lowercase().as_str() {
+            "algs" => &mut self.algs,
             "error" => &mut self.error,
             "error_description" => &mut self.error_description,
             "realm" => &mut self.realm,
@@ -192,17 +228,17 @@ mod tests {
         Challenges::parse(values.iter().map(|value| value.as_bytes()))
     }
 
-    fn bearer(values: &[&str]) -> BearerChallenge {
+    fn bearer(values: &[&str]) -> TokenChallenge {
         parse(values).bearer.unwrap()
     }
 
     #[test]
     fn d06_parameters_are_read_in_every_spelling() {
-        let expected = BearerChallenge {
+        let expected = TokenChallenge {
             error: Some("invalid_token".into()),
             resource_metadata: Some("https://a.example/x?y=1,2".into()),
             scope: Some("a b".into()),
-            ..BearerChallenge::default()
+            ..TokenChallenge::default()
         };
         for value in [
             r#"Bearer error="invalid_token", resource_metadata="https://a.example/x?y=1,2", scope="a b""#,
@@ -241,11 +277,30 @@ mod tests {
         for (values, scope, offers_dpop) in table {
             let found = parse(values);
             assert_eq!(found.bearer.unwrap().scope.as_deref(), *scope, "{values:?}");
-            assert_eq!(found.offers_dpop, *offers_dpop, "{values:?}");
+            assert_eq!(found.dpop.is_some(), *offers_dpop, "{values:?}");
         }
         for values in [&[][..], &[""], &[r#"Basic realm="Bearer""#], &["XBearer a=b"], &["=", "Bearer=x"]] {
             assert_eq!(parse(values).bearer, None, "{values:?}");
         }
+    }
+
+    #[test]
+    fn d06_both_schemes_for_tokens_are_read_and_told_apart() {
+        let found = parse(&[
+            r#"Bearer scope="a", error="invalid_token", DPoP algs="ES256 PS256", error="use_dpop_nonce""#,
+            r#"DPoP error="second", resource_metadata="/no", Basic error="x""#,
+        ]);
+        let dpop = found.dpop.clone().unwrap();
+        assert_eq!((dpop.algs.as_deref(), dpop.scope), (Some("ES256 PS256"), None));
+        assert_eq!((found.error(), found.scope()), (Some("use_dpop_nonce"), Some("a")));
+        assert_eq!(found.resource_metadata(), None, "only the first of a scheme counts");
+        let found = parse(&[r#"dpop resource_metadata="/m", scope="b", error="e""#]);
+        assert_eq!((found.bearer.is_some(), found.is_empty()), (false, false));
+        assert_eq!(
+            (found.resource_metadata(), found.scope(), found.error()),
+            (Some("/m"), Some("b"), Some("e"))
+        );
+        assert!(parse(&["Basic a=b"]).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use mcp_proto::Secret;
 
 use super::client_assertion::{CLIENT_ASSERTION_TYPE, ClientAssertion};
 use super::client_record::{AuthMethod, ClientRecord, InvalidClient};
+use super::dpop::Possession;
 use super::error::AuthError;
 use super::form::{self, Form};
 use super::metadata::ServerMetadata;
@@ -21,6 +22,8 @@ pub(super) struct ClientProof<'a> {
     pub(super) issuer: &'a str,
     pub(super) metadata: Option<&'a ServerMetadata>,
     pub(super) signer: Option<&'a dyn Signer>,
+    /// Of the key that a token is to be bound to.
+    pub(super) possession: Option<&'a Possession>,
     pub(super) now: UnixTime,
     pub(super) randomness: &'a dyn Randomness,
 }
@@ -64,7 +67,11 @@ pub(super) fn token_request(
     };
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-    Ok(OAuthRequest::post(endpoint.clone(), headers, form.encode(), TOKEN_LIMIT))
+    let mut request = OAuthRequest::post(endpoint.clone(), headers, form.encode(), TOKEN_LIMIT);
+    if let Some(possession) = proof.possession {
+        possession.prove(&mut request, proof.now, proof.randomness)?;
+    }
+    Ok(request)
 }
 
 /// The way in which a configured client proves who it is, where nobody has said: every server has to know
@@ -139,6 +146,7 @@ mod tests {
             issuer: "https://a.example",
             metadata,
             signer,
+            possession: None,
             now: UnixTime::from_seconds(1e9),
             randomness: &SystemRandomness,
         };

@@ -129,6 +129,9 @@ pub enum Refusal {
     /// The authorization server lacks an endpoint.
     #[error("the authorization server has no {0}")]
     NoEndpoint(&'static str),
+    /// Tokens have to be bound to a key, and one side does not say that it takes proofs of the algorithm ES256.
+    #[error("tokens have to be bound to a key (DPoP), which is not offered for ES256")]
+    NoDpop,
     /// PKCE with S256 is not supported, or not known to be.
     #[error("the authorization server does not say that it supports PKCE with S256")]
     NoPkce,
@@ -142,6 +145,9 @@ pub enum Refusal {
     /// None of the authorization servers publishes anything that can be used; the text names them.
     #[error("no authorization server can be used: {0}")]
     NoServer(String),
+    /// Tokens have to be bound to a key, and the authorization server has issued one that is not.
+    #[error("the authorization server does not bind the token to a key (DPoP)")]
+    NotBound,
     /// The metadata is about another resource.
     #[error("the metadata of the server speaks of another resource: {resource}")]
     OtherResource {

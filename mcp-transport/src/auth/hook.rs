@@ -3,7 +3,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use mcp_proto::{ProtocolVersion, Secret};
 
 use super::access::TokenStamp;
+use super::access_token::AccessToken;
 use super::challenge::Challenges;
+use super::dpop::DPOP;
 use super::error::AuthError;
 use super::provider::{AfterRefusal, OAuth};
 use crate::auth_failure::{AuthFailure, AuthFailureKind};
@@ -14,13 +16,17 @@ use crate::http::{AfterChallenge, AuthProvider, AuthStamp};
 impl AuthProvider for OAuth {
     async fn decorate(
         &self,
-        _method: &Method,
-        _target: &str,
+        method: &Method,
+        target: &str,
         headers: &mut HeaderMap,
     ) -> Result<AuthStamp, AuthFailure> {
         let (token, stamp) = self.authorize().await.map_err(AuthFailure::from)?;
-        if let Some(token) = token {
-            let value = Secret::new(format!("Bearer {}", token.expose()));
+        if let Some(AccessToken { token, key }) = token {
+            let scheme = if key.is_some() { "DPoP" } else { "Bearer" };
+            if let Some(key) = key {
+                headers.insert(DPOP, self.prove(&key, &token, method, target)?);
+            }
+            let value = Secret::new(format!("{scheme} {}", token.expose()));
             // Tokens with characters that no header has are not taken from a server.
             let value = HeaderValue::from_str(value.expose());
             let mut value = value
@@ -37,15 +43,18 @@ impl AuthProvider for OAuth {
         headers: &HeaderMap,
         stamp: AuthStamp,
     ) -> Result<AfterChallenge, AuthFailure> {
+        self.on_answer(headers);
         let values = headers.get_all(header::WWW_AUTHENTICATE);
         let challenges = Challenges::parse(values.iter().map(HeaderValue::as_bytes));
         match self.on_refused(status.as_u16(), challenges, stamp.into()).await? {
+            AfterRefusal::ProveAgain => Ok(AfterChallenge::ProveAgain),
             AfterRefusal::Repeat => Ok(AfterChallenge::Repeat),
             AfterRefusal::Unrelated => Ok(AfterChallenge::Unrelated),
         }
     }
 
-    fn accepted(&self, stamp: AuthStamp) {
+    fn accepted(&self, headers: &HeaderMap, stamp: AuthStamp) {
+        self.on_answer(headers);
         self.on_accepted(stamp.into());
     }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use mcp_proto::{Redactor, Secret};
 
 use super::authorization::{Answer, AuthorizationRequest, ForeignAnswer, Pending, Wish};
-use super::challenge::BearerChallenge;
+use super::challenge::Challenges;
 use super::client_auth::{ClientProof, token_request};
 use super::client_record::{ClientRecord, ClientSource};
 use super::discovery::{Discovered, Discovery, DiscoveryStep, endpoint};
+use super::dpop::{Binding, DpopKey, DpopNonces, Offer, Possession};
 use super::error::{AuthError, LoginEnd, Refusal};
 use super::error_reply::ErrorReply;
 use super::form::Form;
@@ -36,12 +37,14 @@ pub struct LoginPlan {
     pub settings: OAuthSettings,
     /// Where the server is.
     pub server: WebUrl,
-    /// What the server has asked for, if it was asked.
-    pub challenge: Option<BearerChallenge>,
+    /// What the server has asked for; empty if it was not asked.
+    pub challenges: Challenges,
     /// Scopes that the new token must have, where the old one's do not do.
     pub wanted: Option<Scopes>,
     /// An access token that is of no use any more.
     pub refused: Option<Secret>,
+    /// What authorization servers want to see in proofs, as far as that is known.
+    pub nonces: DpopNonces,
     /// Whether to log in even if there is a token that can be used.
     pub is_forced: bool,
 }
@@ -52,7 +55,7 @@ pub struct LoginPlan {
 /// begin ─▶ NeedGate ─▶ discovery: Send… ─▶ NeedListener ─▶ registration: Send? ─▶ NeedUser ─▶ NeedFence
 ///              │                                                                      │ ▲         │
 ///              └─ somebody else has logged in meanwhile ─▶ Done                 Foreign┘ │         ▼
-///                                                                                KeepWaiting   Send
+///                                                                                KeepWaiting   Send, Send?
 ///                                                                                              Commit ─▶ Done
 /// ```
 ///
@@ -151,6 +154,7 @@ struct Chosen {
     registration_endpoint: Option<WebUrl>,
     resource: Option<String>,
     scopes: Scopes,
+    binding: Binding,
     client: Candidate,
 }
 
@@ -169,13 +173,16 @@ struct Asked {
     chosen: Box<Chosen>,
     client: ClientRecord,
     pending: Pending,
+    /// Of the key that the tokens are to be bound to, as soon as they are asked for.
+    possession: Option<Possession>,
 }
 
 impl LoginPlan {
     /// A login at the server at `server`, unless there is a token already.
     #[must_use]
     pub fn new(settings: OAuthSettings, server: WebUrl) -> Self {
-        Self { settings, server, challenge: None, wanted: None, refused: None, is_forced: false }
+        let (challenges, nonces) = Default::default();
+        Self { settings, server, challenges, wanted: None, refused: None, nonces, is_forced: false }
     }
 }
 
@@ -212,10 +219,10 @@ impl Login {
             (Stage::Asking(asked), LoginInput::Answer(answer)) => self.on_answer(asked, &answer),
             (Stage::Fencing(asked, code), LoginInput::FenceTaken(kept)) => {
                 self.kept = kept.map(|kept| *kept);
-                self.exchange(asked, code, now)
+                self.begin_exchange(asked, code, now)
             }
             (Stage::Exchanging(asked, code), LoginInput::Response(_, answer)) => {
-                self.on_tokens(*asked, &code, answer, now)
+                self.on_tokens(asked, code, answer, now)
             }
             (Stage::Saving(record, end), LoginInput::Saved(saved)) => on_saved(record, end, saved),
             _ => return Err(UnexpectedInput),
@@ -260,8 +267,8 @@ impl Login {
             }
             self.kept = Some(*kept);
         }
-        let LoginPlan { settings, server, challenge, .. } = &self.plan;
-        let named = challenge.as_ref().and_then(|challenge| challenge.resource_metadata.as_deref());
+        let LoginPlan { settings, server, challenges, .. } = &self.plan;
+        let named = challenges.resource_metadata();
         let known = self.kept.as_ref().map(|kept| kept.issuer.as_str());
         let (discovery, step) = Discovery::begin(settings, server, named, known);
         self.on_discovery(Box::new(discovery), step, now)
@@ -298,7 +305,7 @@ impl Login {
     }
 
     fn choose(&self, discovered: Discovered, now: UnixTime) -> Result<Chosen, AuthError> {
-        let LoginPlan { settings, server, challenge, wanted, .. } = &self.plan;
+        let LoginPlan { settings, server, challenges, wanted, .. } = &self.plan;
         let metadata = &discovered.metadata;
         if metadata
             .response_types_supported
@@ -315,7 +322,7 @@ impl Login {
         let scopes = wanted.clone().unwrap_or_else(|| {
             Scopes::choose(&ScopeSources {
                 configured: settings.scope.as_deref(),
-                challenge: challenge.as_ref().and_then(|challenge| challenge.scope.as_deref()),
+                challenge: challenges.scope(),
                 resource: resource.and_then(|resource| resource.scopes_supported.as_deref()),
                 server: metadata.scopes_supported.as_deref(),
                 allows_offline: settings.asks_offline_access,
@@ -330,6 +337,12 @@ impl Login {
             },
             resource: settings.resource_parameter(server, resource),
             scopes,
+            binding: settings.dpop.choose(&Offer {
+                issuer: metadata,
+                resource,
+                challenges,
+                was_bound: self.kept.as_ref().is_some_and(CredentialRecord::is_bound),
+            })?,
             client: self.candidate(&discovered, now)?,
             discovered,
         })
@@ -476,7 +489,7 @@ impl Login {
             extra: &self.plan.settings.extra_parameters,
         };
         let (pending, request) = Pending::ask(&wish, &*self.randomness)?;
-        self.stage = Stage::Asking(Box::new(Asked { chosen, client, pending }));
+        self.stage = Stage::Asking(Box::new(Asked { chosen, client, pending, possession: None }));
         Ok(LoginOutput::NeedUser(request))
     }
 
@@ -494,8 +507,21 @@ impl Login {
         }
     }
 
+    fn begin_exchange(
+        &mut self,
+        mut asked: Box<Asked>,
+        code: Secret,
+        now: UnixTime,
+    ) -> Result<LoginOutput, AuthError> {
+        if asked.chosen.binding != Binding::Free {
+            let (key, endpoint) = (DpopKey::generate()?, &asked.chosen.token_endpoint);
+            asked.possession = Some(Possession::new(key, endpoint, &self.plan.nonces));
+        }
+        self.exchange(asked, code, now)
+    }
+
     fn exchange(&mut self, asked: Box<Asked>, code: Secret, now: UnixTime) -> Result<LoginOutput, AuthError> {
-        let Asked { chosen, client, pending } = &*asked;
+        let Asked { chosen, client, pending, possession } = &*asked;
         let form = Form::new()
             .with("grant_type", "authorization_code")
             .with("code", code.clone())
@@ -506,6 +532,7 @@ impl Login {
             issuer: &chosen.discovered.issuer,
             metadata: Some(&chosen.discovered.metadata),
             signer: self.plan.settings.signer.as_deref(),
+            possession: possession.as_ref(),
             now,
             randomness: &*self.randomness,
         };
@@ -517,18 +544,26 @@ impl Login {
 
     fn on_tokens(
         &mut self,
-        asked: Asked,
-        code: &Secret,
+        mut asked: Box<Asked>,
+        code: Secret,
         answer: Result<OAuthResponse, OAuthHttpError>,
         now: UnixTime,
     ) -> Result<LoginOutput, AuthError> {
         let response = answer.map_err(|error| failed("the exchange of the code", &error))?;
         let kept = self.kept.iter().flat_map(CredentialRecord::secrets);
-        let own = [code, asked.pending.pkce.verifier()].into_iter().chain(asked.client.secrets());
+        let own = [&code, asked.pending.pkce.verifier()].into_iter().chain(asked.client.secrets());
         let redactor = Redactor::new(own.chain(kept).cloned());
-        match TokenReply::read(&response, &redactor) {
+        let read = TokenReply::read(&response, &redactor);
+        if let (Some(proved), Err(TokenFailure::Refused(reply))) = (&mut asked.possession, &read)
+            && proved.repeats(&response, reply)?
+        {
+            return self.exchange(asked, code, now);
+        }
+        match read {
             Ok(reply) => {
-                let record = self.record(asked, Some(reply), now);
+                let key = asked.possession.as_ref().map(|possession| &possession.key);
+                reply.check(key, asked.chosen.binding)?;
+                let record = self.record(*asked, Some(reply), now);
                 self.commit(record, Ok(()))
             }
             Err(TokenFailure::Refused(reply)) if is_document_refused(&asked.client, &reply) => {
@@ -536,7 +571,7 @@ impl Login {
                 // What is kept stays, of whichever issuer it is.
                 let mut record = match &self.kept {
                     Some(kept) => kept.clone(),
-                    None => self.record(asked, None, now),
+                    None => self.record(*asked, None, now),
                 };
                 record.document_refused_by = Some(issuer);
                 self.commit(record, Err(AuthError::Denied(reply)))
@@ -561,7 +596,7 @@ impl Login {
 
     /// What is to be kept: all of it new.
     fn record(&self, asked: Asked, reply: Option<TokenReply>, now: UnixTime) -> CredentialRecord {
-        let Asked { chosen, client, .. } = asked;
+        let Asked { chosen, client, possession, .. } = asked;
         let Chosen { discovered, resource, scopes, .. } = *chosen;
         let kept = self.kept.as_ref();
         let has_refused = kept.is_some_and(|kept| kept.has_refused_document(&discovered.issuer));
@@ -571,7 +606,8 @@ impl Login {
         record.document_refused_by = has_refused.then(|| record.issuer.clone());
         record.resource = resource;
         record.fingerprint = self.plan.settings.fingerprint();
-        record.tokens = reply.map(|reply| Tokens::granted(reply, scopes, now));
+        let dpop_key = possession.map(|possession| possession.key);
+        record.tokens = reply.map(|reply| Tokens { dpop_key, ..Tokens::granted(reply, scopes, now) });
         record.metadata = Some(CachedMetadata { document: discovered.metadata, fetched_at: now });
         record
     }

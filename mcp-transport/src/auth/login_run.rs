@@ -83,7 +83,7 @@ async fn prepare(
             LoginInput::GateEntered(shared.unsaved(&kept).or(kept))
         }
         LoginOutput::Send(number, request) => {
-            LoginInput::Response(number, in_time(held.ask_by, shared.seams.http.send(*request)).await?)
+            LoginInput::Response(number, in_time(held.ask_by, shared.send(*request)).await?)
         }
         LoginOutput::NeedListener(wish) => match in_time(held.ask_by, ui.open(&wish)).await? {
             Ok(consent) => {
@@ -122,9 +122,7 @@ async fn commit(
     is_new: &mut bool,
 ) -> Result<LoginInput, AuthError> {
     match wants {
-        LoginOutput::Send(number, request) => {
-            Ok(LoginInput::Response(number, shared.seams.http.send(*request).await))
-        }
+        LoginOutput::Send(number, request) => Ok(LoginInput::Response(number, shared.send(*request).await)),
         LoginOutput::Commit(mut record) => {
             let Some(fence) = &held.fence else { return Err(AuthError::Login(LoginEnd::Cancelled)) };
             let saved = fence.save(&record).await;

@@ -5,6 +5,7 @@ use mcp_proto::{Redactor, Secret};
 use super::client_auth::{ClientProof, settle_method, token_request};
 use super::client_record::ClientRecord;
 use super::discovery::{Discovered, Discovery, DiscoveryStep, endpoint};
+use super::dpop::{Binding, DpopKey, Offer, Possession};
 use super::error::{AuthError, NeedsAuth, Refusal};
 use super::form::Form;
 use super::login::UnexpectedInput;
@@ -29,7 +30,7 @@ const ID_JAG_PROFILE: &str = "urn:ietf:params:oauth:grant-profile:id-jag";
 ///
 /// ```text
 /// begin ─▶ NeedFence ─▶ Send ─▶ Commit ─▶ Done
-///            │  │ ▲
+///            │  │ ▲        └─ refused for want of a nonce, once: Send
 ///            │  │ │   client credentials
 ///            │  │ ├── discovery: Send…
 ///            │  │ │   workload identity
@@ -41,8 +42,9 @@ const ID_JAG_PROFILE: &str = "urn:ietf:params:oauth:grant-profile:id-jag";
 /// ```
 ///
 /// What is found out begins with the server's challenge, as with a login: it names the place of the
-/// metadata and the scopes. The fence is held for the last request alone. Whatever is shown there was made for it, is shown once,
-/// and is not made again because it was refused: nothing is repeated, and no other grant is tried.
+/// metadata and the scopes. The fence is held for the last request alone. Whatever is shown there was
+/// made for it, is shown once, and is not made again because it was refused: nothing is repeated, but for
+/// want of a nonce, before which the server looks at nothing else, and no other grant is tried.
 ///
 /// # Source
 ///
@@ -58,6 +60,8 @@ pub struct MachineGrant {
     is_asking: bool,
     /// What the next request for a token will hold, until it is made.
     ready: Option<Box<Ready>>,
+    /// Whether the last tokens were bound to a key.
+    was_bound: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +83,7 @@ struct Ready {
     token_endpoint: WebUrl,
     resource: Option<String>,
     scopes: Scopes,
+    binding: Binding,
     /// What is shown of an identity.
     assertion: Option<Secret>,
 }
@@ -86,17 +91,19 @@ struct Ready {
 /// A token that was asked for.
 #[derive(Debug)]
 struct Asked {
-    record: Box<CredentialRecord>,
-    scopes: Scopes,
-    /// What was shown, and must not come back in an error.
-    assertion: Option<Secret>,
+    ready: Box<Ready>,
+    client: ClientRecord,
+    /// That of the record which is kept.
+    revision: u64,
+    possession: Option<Possession>,
 }
 
 impl MachineGrant {
     /// Begins; the first output is always [`RenewalOutput::NeedFence`].
     #[must_use]
     pub fn begin(plan: RenewalPlan) -> (Self, RenewalOutput) {
-        let grant = Self { plan, stage: Stage::Fence, asked: 0, is_asking: false, ready: None };
+        let grant =
+            Self { plan, stage: Stage::Fence, asked: 0, is_asking: false, ready: None, was_bound: false };
         (grant, RenewalOutput::NeedFence)
     }
 
@@ -164,6 +171,7 @@ impl MachineGrant {
     ) -> Result<RenewalOutput, AuthError> {
         let revision = kept.as_ref().map_or(0, |kept| kept.revision);
         let known_issuer = kept.as_ref().map(|kept| kept.issuer.clone());
+        self.was_bound = kept.as_ref().is_some_and(|kept| kept.is_bound());
         let is_enough =
             |kept: &CredentialRecord| self.plan.settings.accept(kept) && self.plan.is_enough(kept, now);
         if let Some(kept) = kept.filter(|kept| is_enough(kept)) {
@@ -171,10 +179,11 @@ impl MachineGrant {
         }
         self.client()?;
         if let Some(ready) = self.ready.take() {
-            return self.ask(*ready, revision, now);
+            let client = self.client()?;
+            return self.ask(ready, client, revision, now);
         }
-        let RenewalPlan { settings, server, challenge, .. } = &self.plan;
-        let named = challenge.as_ref().and_then(|challenge| challenge.resource_metadata.as_deref());
+        let RenewalPlan { settings, server, challenges, .. } = &self.plan;
+        let named = challenges.resource_metadata();
         let (discovery, step) = Discovery::begin(settings, server, named, known_issuer.as_deref());
         self.on_discovery(Box::new(discovery), step, now)
     }
@@ -220,7 +229,7 @@ impl MachineGrant {
     }
 
     fn on_found(&mut self, discovered: Discovered, now: UnixTime) -> Result<RenewalOutput, AuthError> {
-        let RenewalPlan { settings, server, challenge, .. } = &self.plan;
+        let RenewalPlan { settings, server, challenges, .. } = &self.plan;
         let published = discovered.resource.as_ref();
         let token_endpoint =
             endpoint(settings, server, "token_endpoint", &discovered.metadata.token_endpoint)?;
@@ -228,10 +237,16 @@ impl MachineGrant {
             resource: settings.resource_parameter(server, published),
             scopes: Scopes::choose(&ScopeSources {
                 configured: settings.scope.as_deref(),
-                challenge: challenge.as_ref().and_then(|challenge| challenge.scope.as_deref()),
+                challenge: challenges.scope(),
                 resource: published.and_then(|published| published.scopes_supported.as_deref()),
                 ..ScopeSources::default()
             }),
+            binding: settings.dpop.choose(&Offer {
+                issuer: &discovered.metadata,
+                resource: published,
+                challenges,
+                was_bound: self.was_bound,
+            })?,
             assertion: None,
             fetched_at: now,
             token_endpoint,
@@ -291,12 +306,27 @@ impl MachineGrant {
     }
 
     /// Asks for the token. The fence is held.
-    fn ask(&mut self, ready: Ready, revision: u64, now: UnixTime) -> Result<RenewalOutput, AuthError> {
-        let Ready { discovered, fetched_at, token_endpoint, resource, scopes, assertion } = ready;
-        let mut client = self.client()?;
-        let metadata = discovered.metadata;
-        settle_method(&mut client, metadata.token_endpoint_auth_methods_supported.as_deref());
-        let form = match &assertion {
+    fn ask(
+        &mut self,
+        ready: Box<Ready>,
+        mut client: ClientRecord,
+        revision: u64,
+        now: UnixTime,
+    ) -> Result<RenewalOutput, AuthError> {
+        settle_method(
+            &mut client,
+            ready.discovered.metadata.token_endpoint_auth_methods_supported.as_deref(),
+        );
+        let possession = match ready.binding {
+            Binding::Free => None,
+            _ => Some(Possession::new(DpopKey::generate()?, &ready.token_endpoint, &self.plan.nonces)),
+        };
+        self.send_token_request(Asked { ready, client, revision, possession }, now)
+    }
+
+    fn send_token_request(&mut self, asked: Asked, now: UnixTime) -> Result<RenewalOutput, AuthError> {
+        let Ready { discovered, token_endpoint, resource, scopes, assertion, .. } = &*asked.ready;
+        let form = match assertion {
             None => Form::new().with("grant_type", "client_credentials"),
             Some(assertion) => {
                 Form::new().with("grant_type", JWT_BEARER).with("assertion", assertion.clone())
@@ -305,37 +335,35 @@ impl MachineGrant {
         let form = form.with_some("scope", scopes.to_parameter()).with_some("resource", resource.as_deref());
         let proof = ClientProof {
             issuer: &discovered.issuer,
-            metadata: Some(&metadata),
+            metadata: Some(&discovered.metadata),
             signer: self.plan.settings.signer.as_deref(),
+            possession: asked.possession.as_ref(),
             now,
             randomness: &*self.plan.randomness,
         };
-        let server = &self.plan.server;
-        let request = token_request(&token_endpoint, form, &client, &proof)?.named_by_server(server);
-        let mut record =
-            Box::new(CredentialRecord::new(canonical_resource(server), discovered.issuer, client));
-        record.revision = revision;
-        record.fingerprint = self.plan.settings.fingerprint();
-        record.resource = resource;
-        record.metadata = Some(CachedMetadata { document: metadata, fetched_at });
-        self.stage = Stage::Asking(Box::new(Asked { record, scopes, assertion }));
+        let request = token_request(token_endpoint, form, &asked.client, &proof)?;
+        let request = request.named_by_server(&self.plan.server);
+        self.stage = Stage::Asking(Box::new(asked));
         Ok(self.send(request))
     }
 
     fn on_tokens(
         &mut self,
-        asked: Asked,
+        mut asked: Asked,
         answer: Result<OAuthResponse, OAuthHttpError>,
         now: UnixTime,
     ) -> Result<RenewalOutput, AuthError> {
-        let Asked { mut record, scopes, assertion } = asked;
         let response = answer.map_err(|error| AuthError::unavailable(error.to_string()))?;
-        let redactor = Redactor::new(record.secrets().chain(&assertion).cloned());
-        match TokenReply::read(&response, &redactor) {
+        let redactor = Redactor::new(asked.client.secrets().chain(&asked.ready.assertion).cloned());
+        let read = TokenReply::read(&response, &redactor);
+        if let (Some(proved), Err(TokenFailure::Refused(reply))) = (&mut asked.possession, &read)
+            && proved.repeats(&response, reply)?
+        {
+            return self.send_token_request(asked, now);
+        }
+        match read {
             Ok(reply) => {
-                // There is no use for a refresh token: the client can ask again at any time.
-                let reply = TokenReply { refresh_token: None, ..reply };
-                record.tokens = Some(Tokens::granted(reply, scopes, now));
+                let record = Box::new(self.record(asked, reply, now)?);
                 self.stage = Stage::Saving(record.clone());
                 Ok(RenewalOutput::Commit(record))
             }
@@ -350,6 +378,24 @@ impl MachineGrant {
             }
             Err(TokenFailure::Refused(reply)) => Err(AuthError::Denied(reply)),
         }
+    }
+
+    /// What is to be kept: all of it new.
+    fn record(&self, asked: Asked, reply: TokenReply, now: UnixTime) -> Result<CredentialRecord, AuthError> {
+        let Asked { ready, client, revision, possession } = asked;
+        let Ready { discovered, fetched_at, resource, scopes, binding, .. } = *ready;
+        let dpop_key = possession.map(|possession| possession.key);
+        reply.check(dpop_key.as_ref(), binding)?;
+        // There is no use for a refresh token: the client can ask again at any time.
+        let reply = TokenReply { refresh_token: None, ..reply };
+        let server = canonical_resource(&self.plan.server);
+        let mut record = CredentialRecord::new(server, discovered.issuer, client);
+        record.revision = revision;
+        record.fingerprint = self.plan.settings.fingerprint();
+        record.resource = resource;
+        record.tokens = Some(Tokens { dpop_key, ..Tokens::granted(reply, scopes, now) });
+        record.metadata = Some(CachedMetadata { document: discovered.metadata, fetched_at });
+        Ok(record)
     }
 }
 

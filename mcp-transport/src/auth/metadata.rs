@@ -16,6 +16,10 @@ pub struct ResourceMetadata {
     pub authorization_servers: Vec<String>,
     /// The scopes there are. Absent and empty both mean that no scope is asked for.
     pub scopes_supported: Option<Vec<String>>,
+    /// Algorithms of proofs of possession.
+    pub dpop_signing_alg_values_supported: Option<Vec<String>>,
+    /// Whether tokens have to be bound to a key.
+    pub dpop_bound_access_tokens_required: bool,
 }
 
 /// What an authorization server publishes about itself. Every text is untrusted.
@@ -24,7 +28,7 @@ pub struct ResourceMetadata {
 ///
 /// # Source
 ///
-/// RFC 8414, section 2; OpenID Connect Discovery 1.0, section 3; RFC 9207, section 3.
+/// RFC 8414, section 2; OpenID Connect Discovery 1.0, section 3; RFC 9207, section 3; RFC 9449, section 5.1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerMetadata {
@@ -48,6 +52,8 @@ pub struct ServerMetadata {
     pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
     /// Algorithms of signed assertions.
     pub token_endpoint_auth_signing_alg_values_supported: Option<Vec<String>>,
+    /// Algorithms of proofs of possession.
+    pub dpop_signing_alg_values_supported: Option<Vec<String>>,
     /// Profiles of grants, such as that of identity assertions.
     pub authorization_grant_profiles_supported: Option<Vec<String>>,
     /// Whether a client may be named by the URL of its metadata.
@@ -69,6 +75,8 @@ impl ResourceMetadata {
             resource: text(&object, "resource")?,
             authorization_servers,
             scopes_supported: texts(&object, "scopes_supported"),
+            dpop_signing_alg_values_supported: texts(&object, "dpop_signing_alg_values_supported"),
+            dpop_bound_access_tokens_required: flag(&object, "dpop_bound_access_tokens_required"),
         })
     }
 }
@@ -95,6 +103,7 @@ impl ServerMetadata {
                 object,
                 "token_endpoint_auth_signing_alg_values_supported",
             ),
+            dpop_signing_alg_values_supported: texts(object, "dpop_signing_alg_values_supported"),
             authorization_grant_profiles_supported: texts(object, "authorization_grant_profiles_supported"),
             client_id_metadata_document_supported: flag(object, "client_id_metadata_document_supported"),
             authorization_response_iss_parameter_supported: flag(
@@ -122,6 +131,7 @@ impl ServerMetadata {
                 "token_endpoint_auth_signing_alg_values_supported",
                 &self.token_endpoint_auth_signing_alg_values_supported,
             ),
+            ("dpop_signing_alg_values_supported", &self.dpop_signing_alg_values_supported),
             ("authorization_grant_profiles_supported", &self.authorization_grant_profiles_supported),
         ];
         let flags = [
@@ -167,6 +177,15 @@ mod tests {
         assert_eq!(found.resource, "HTTPS://A.example:443");
         assert_eq!(found.authorization_servers, ["https://b.example", "https://B.example/"]);
         assert_eq!(found.scopes_supported, None);
+        assert_eq!(
+            (found.dpop_signing_alg_values_supported, found.dpop_bound_access_tokens_required),
+            (None, false)
+        );
+        let body = br#"{"resource": "r", "authorization_servers": ["a"], "dpop_signing_alg_values_supported": ["ES256"],
+            "dpop_bound_access_tokens_required": true}"#;
+        let found = ResourceMetadata::parse(body).unwrap();
+        assert_eq!(found.dpop_signing_alg_values_supported.unwrap(), ["ES256"]);
+        assert!(found.dpop_bound_access_tokens_required);
     }
 
     #[test]
@@ -195,11 +214,12 @@ mod tests {
             code_challenge_methods_supported: list("h"),
             token_endpoint_auth_methods_supported: list("i"),
             token_endpoint_auth_signing_alg_values_supported: list("j"),
+            dpop_signing_alg_values_supported: list("l"),
             authorization_grant_profiles_supported: list("k"),
             client_id_metadata_document_supported: true,
             authorization_response_iss_parameter_supported: true,
         };
-        assert_eq!(metadata.write().len(), 13, "each member");
+        assert_eq!(metadata.write().len(), 14, "each member");
         assert_eq!(ServerMetadata::read(&metadata.write()), metadata);
         assert!(ServerMetadata::default().write().is_empty());
     }

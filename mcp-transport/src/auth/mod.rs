@@ -5,6 +5,8 @@
 //! [`AuthProvider`](crate::http::AuthProvider) it does the first two for HTTP connections; a login is for
 //! the layers above to call. Its own requests are made by [`OAuthClient`].
 //!
+//! Tokens are bound to a key where both sides offer that ([`Dpop`]): what belongs to it is in `dpop/`.
+//!
 //! What decides does so without I/O, one concern a file: [`Login`], [`Refresh`] and [`MachineGrant`] are
 //! machines that are driven step by step, and take the answer to the last question alone. What drives them
 //! is thin: `login_run.rs` for the first, `renewal_run.rs` for the other two. Four exclusions are kept apart:
@@ -47,6 +49,7 @@
 //! ```
 
 mod access;
+mod access_token;
 mod address;
 #[cfg(unix)]
 mod atomic_write;
@@ -58,6 +61,7 @@ mod client_assertion;
 mod client_auth;
 mod client_record;
 mod discovery;
+mod dpop;
 mod error;
 mod error_reply;
 mod file_identity;
@@ -104,12 +108,14 @@ mod web_url;
 mod well_known;
 
 pub use access::TokenStamp;
+pub use access_token::AccessToken;
 pub use address::{AddressClass, AddressPolicy, AddressRefused};
 pub use authorization::{AuthorizationRequest, ForeignAnswer};
 pub use bearer::{BearerToken, InvalidToken};
 pub use callback::{CallbackHub, CallbackRefusal, LoopbackUi, Pasted, Presenter, read_callback};
-pub use challenge::{BearerChallenge, Challenges};
+pub use challenge::{Challenges, TokenChallenge};
 pub use client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
+pub use dpop::{Dpop, DpopKey, DpopNonce, DpopNonces};
 pub use error::{AuthError, LoginEnd, NeedsAuth, Refusal};
 pub use error_reply::ErrorReply;
 pub use file_identity::FileIdentity;

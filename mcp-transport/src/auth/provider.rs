@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderValue, Method};
 use mcp_proto::{ProtocolVersion, Secret};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -10,14 +11,17 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::access::{Access, Carry, Refused, TokenStamp};
-use super::challenge::{BearerChallenge, Challenges};
+use super::access_token::AccessToken;
+use super::challenge::Challenges;
+use super::dpop::{DpopKey, DpopNonce, DpopNonces, DpopProof, WANTS_NONCE};
 use super::error::{AuthError, NeedsAuth};
 use super::gate::InteractiveGate;
 use super::login::LoginPlan;
 use super::login_run;
-use super::oauth_http::OAuthHttp;
+use super::oauth_http::{OAuthHttp, OAuthHttpError, OAuthRequest, OAuthResponse};
 use super::random::Randomness;
 use super::record::CredentialRecord;
+use super::renewal::RenewalPlan;
 use super::renewal_run;
 use super::revocation::{REVOCATION_LIMIT, Revocation, Revoking};
 use super::settings::OAuthSettings;
@@ -73,6 +77,8 @@ pub enum AfterRefusal {
     Unrelated,
     /// Send it again, with what [`OAuth::authorize`] says now.
     Repeat,
+    /// Send it again with another proof: this one has lacked a nonce, and nothing is wrong with the token.
+    ProveAgain,
 }
 
 pub(super) struct Shared {
@@ -89,6 +95,10 @@ pub(super) struct Shared {
 struct State {
     settings: OAuthSettings,
     access: Access,
+    /// What authorization servers want to see in proofs.
+    nonces: DpopNonces,
+    /// What the server itself wants to see in them.
+    server_nonce: Option<DpopNonce>,
     /// When the store was last looked at; `None` until it was read once.
     looked_at: Option<Instant>,
     /// How many readings of the store have begun, and which of them was the last to succeed.
@@ -145,6 +155,8 @@ impl OAuth {
         let state = State {
             settings,
             access: Access::default(),
+            nonces: DpopNonces::default(),
+            server_nonce: None,
             looked_at: None,
             readings: 0,
             read: 0,
@@ -186,7 +198,7 @@ impl OAuth {
     /// # Cancel safety
     ///
     /// Dropping the future stops nothing that was begun.
-    pub async fn authorize(&self) -> Result<(Option<Secret>, TokenStamp), AuthError> {
+    pub async fn authorize(&self) -> Result<(Option<AccessToken>, TokenStamp), AuthError> {
         let shared = &self.shared;
         shared.look().await?;
         let (carry, stamp) = shared.carry();
@@ -197,7 +209,7 @@ impl OAuth {
         &self,
         carry: Carry,
         stamp: TokenStamp,
-    ) -> Result<(Option<Secret>, TokenStamp), AuthError> {
+    ) -> Result<(Option<AccessToken>, TokenStamp), AuthError> {
         let shared = &self.shared;
         match carry {
             Carry::Nothing => return Ok((None, stamp)),
@@ -223,6 +235,36 @@ impl OAuth {
         }
     }
 
+    /// What proves, with a request of this method to this target, that the client has the key of `token`.
+    pub(super) fn prove(
+        &self,
+        key: &DpopKey,
+        token: &Secret,
+        method: &Method,
+        target: &str,
+    ) -> Result<HeaderValue, AuthError> {
+        let shared = &self.shared;
+        let nonce = shared.state().server_nonce.clone();
+        let proof = DpopProof {
+            key,
+            method,
+            origin: shared.server.origin(),
+            target,
+            token: Some(token),
+            nonce: nonce.as_ref(),
+            now: shared.now(),
+            randomness: &*shared.seams.randomness,
+        };
+        proof.sign()
+    }
+
+    /// The server has answered, with these headers: they may say what it wants to see in proofs from now on.
+    pub fn on_answer(&self, headers: &HeaderMap) {
+        if let Some(nonce) = DpopNonce::of(headers) {
+            self.shared.state().server_nonce = Some(nonce);
+        }
+    }
+
     /// The server has accepted a request with the token of this stamp.
     pub fn on_accepted(&self, stamp: TokenStamp) {
         self.shared.state().access.on_accepted(stamp);
@@ -230,7 +272,8 @@ impl OAuth {
 
     /// The server has answered a request, which carried the token of `stamp`, with the status 401 or 403.
     ///
-    /// Renews the token if that can help: once, however many requests were refused.
+    /// Renews the token if that can help: once, however many requests were refused. What the server wants
+    /// to see in a proof has to be told before, with [`on_answer`](Self::on_answer).
     ///
     /// # Errors
     ///
@@ -245,18 +288,19 @@ impl OAuth {
         challenges: Challenges,
         stamp: TokenStamp,
     ) -> Result<AfterRefusal, AuthError> {
-        match (status, challenges.bearer) {
-            (401, challenge) => {
-                let recovered = self.shared.on_unauthorized(stamp, challenge).await;
+        match (status, challenges.error()) {
+            (401, Some(WANTS_NONCE | "invalid_dpop_proof")) if self.shared.is_bound(stamp) => {
+                self.shared.on_proof_refused(&challenges)
+            }
+            (401, _) => {
+                let recovered = self.shared.on_unauthorized(stamp, challenges).await;
                 recovered.inspect_err(|error| self.shared.note(stamp, error))?;
                 Ok(AfterRefusal::Repeat)
             }
-            (403, Some(challenge)) if challenge.error.as_deref() == Some("insufficient_scope") => {
-                match self.shared.on_insufficient_scope(stamp, challenge) {
-                    Refused::Final(error) => Err(error),
-                    Refused::Renew(_) | Refused::Repeat => Ok(AfterRefusal::Repeat),
-                }
-            }
+            (403, Some("insufficient_scope")) => match self.shared.on_insufficient_scope(stamp, challenges) {
+                Refused::Final(error) => Err(error),
+                Refused::Renew(_) | Refused::Repeat => Ok(AfterRefusal::Repeat),
+            },
             _ => Ok(AfterRefusal::Unrelated),
         }
     }
@@ -364,7 +408,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn settings(&self) -> OAuthSettings {
+    fn settings(&self) -> OAuthSettings {
         self.state().settings.clone()
     }
 
@@ -434,23 +478,63 @@ impl Shared {
         if is_needed { self.load().await } else { Ok(()) }
     }
 
-    fn on_insufficient_scope(&self, stamp: TokenStamp, challenge: BearerChallenge) -> Refused {
+    /// Makes a request of a flow, and remembers what its answer says about proofs.
+    pub(super) async fn send(&self, request: OAuthRequest) -> Result<OAuthResponse, OAuthHttpError> {
+        let origin = request.url.origin().clone();
+        let answer = self.seams.http.send(request).await;
+        if let Ok(response) = &answer {
+            self.state().nonces.note(&origin, &response.headers);
+        }
+        answer
+    }
+
+    /// What a renewal goes by, in place of an access token that was `refused`, if it was.
+    pub(super) fn renewal_plan(&self, refused: Option<Secret>) -> RenewalPlan {
+        let state = self.state();
+        let randomness = Arc::clone(&self.seams.randomness);
+        RenewalPlan {
+            refused,
+            challenges: state.access.challenges(),
+            nonces: state.nonces.clone(),
+            ..RenewalPlan::new(state.settings.clone(), self.server.clone(), randomness)
+        }
+    }
+
+    fn is_bound(&self, stamp: TokenStamp) -> bool {
+        self.state().access.is_bound(stamp)
+    }
+
+    /// The server does not take the proof, and has not looked at the token.
+    fn on_proof_refused(&self, challenges: &Challenges) -> Result<AfterRefusal, AuthError> {
+        let has_nonce = self.state().server_nonce.is_some();
+        match challenges.error() {
+            Some(WANTS_NONCE) if has_nonce => Ok(AfterRefusal::ProveAgain),
+            Some(WANTS_NONCE) => {
+                Err(AuthError::unavailable("the server wants a nonce in proofs and names none"))
+            }
+            _ => Err(AuthError::unavailable(
+                "the server does not take the proof of the token's key; is the clock right?",
+            )),
+        }
+    }
+
+    fn on_insufficient_scope(&self, stamp: TokenStamp, challenges: Challenges) -> Refused {
         let mut state = self.state();
         // Whoever acts for itself has asked for all there is, and has nobody to ask for more.
         let can_ask = !state.settings.is_for_itself();
-        state.access.on_insufficient_scope(stamp, challenge, can_ask)
+        state.access.on_insufficient_scope(stamp, challenges, can_ask)
     }
 
     async fn on_unauthorized(
         self: &Arc<Self>,
         stamp: TokenStamp,
-        challenge: Option<BearerChallenge>,
+        challenges: Challenges,
     ) -> Result<(), AuthError> {
         self.load_once(stamp).await?;
         let refused = {
             let mut state = self.state();
             let renews_itself = state.settings.is_for_itself();
-            state.access.on_unauthorized(stamp, challenge, renews_itself)
+            state.access.on_unauthorized(stamp, challenges, renews_itself)
         };
         match refused {
             Refused::Repeat => Ok(()),
@@ -569,9 +653,10 @@ impl Shared {
                 return Ok(interest.upgrade().map(|interest| (flight.end.clone(), interest)));
             }
             let (flight, landing) = self.reserve(&mut state, Work::Login)?;
-            let (challenge, wanted, refused) = state.access.on_login();
+            let (challenges, wanted, refused) = state.access.on_login();
             let plan = LoginPlan::new(state.settings.clone(), self.server.clone());
-            let plan = LoginPlan { challenge, wanted, refused, is_forced, ..plan };
+            let nonces = state.nonces.clone();
+            let plan = LoginPlan { challenges, wanted, refused, nonces, is_forced, ..plan };
             let interest = Arc::new(nobody_waits.clone().drop_guard());
             let end = flight.end.clone();
             state.login = Some(LoginFlight { flight, interest: Arc::downgrade(&interest) });
@@ -605,11 +690,6 @@ impl Shared {
             // How it ended is of no interest to whoever did not wait for it.
             let _ = ended(end).await;
         }
-    }
-
-    /// What the server has asked for last.
-    pub(super) fn challenge(&self) -> Option<BearerChallenge> {
-        self.state().access.challenge().cloned()
     }
 
     /// Credentials that somebody has made here, and whether they are kept.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::client_record::{ClientRecord, ClientSource};
+use super::dpop::DpopKey;
 use super::issuer::same_issuer;
 use super::members::{flag, object, seconds, take_secret, take_text, text};
 use super::metadata::ServerMetadata;
@@ -14,6 +15,9 @@ use super::unix_time::UnixTime;
 
 /// The form of the document that is written.
 const SCHEMA: u64 = 1;
+
+/// The type of a token that is bound to its key; one without a type is not.
+const BOUND: &str = "DPoP";
 
 /// Room that is taken for a document at once, so that growing leaves no copies of secrets behind.
 const USUAL_BYTES: usize = 32 * 1024;
@@ -91,6 +95,12 @@ impl CredentialRecord {
     /// Whether this issuer has refused to know the client by the URL of its document.
     pub(super) fn has_refused_document(&self, issuer: &str) -> bool {
         self.document_refused_by.as_ref().is_some_and(|refuser| same_issuer(refuser, issuer))
+    }
+
+    /// Whether the access token is bound to a key.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.is_bound)
     }
 
     /// What the issuer has said about ways to authenticate.
@@ -195,12 +205,23 @@ fn write_tokens(tokens: &Tokens) -> Map<String, Value> {
         ("refresh_token", tokens.refresh_token.as_ref().map(|token| token.expose().into())),
         ("expires_at", tokens.expires_at.map(UnixTime::to_value)),
         ("obtained_at", Some(tokens.obtained_at.to_value())),
+        ("dpop_key", tokens.dpop_key.as_ref().map(|key| key.secret().expose().into())),
+        ("token_type", tokens.is_bound.then(|| BOUND.into())),
         ("scope_requested", scope(&tokens.requested)),
         ("scope_granted", scope(&tokens.granted)),
     ])
 }
 
+/// Reads tokens; those whose key cannot be read are none.
 fn read_tokens(mut members: Map<String, Value>) -> Option<Tokens> {
+    let dpop_key = match take_secret(&mut members, "dpop_key") {
+        Some(kept) => Some(DpopKey::read(kept)?),
+        None => None,
+    };
+    let is_bound = text(&members, "token_type").is_some_and(|kind| kind == BOUND);
+    if is_bound && dpop_key.is_none() {
+        return None;
+    }
     let mut scope = |name| take_text(&mut members, name).map(|text| Scopes::parse(&text)).unwrap_or_default();
     let (requested, granted) = (scope("scope_requested"), scope("scope_granted"));
     Some(Tokens {
@@ -210,6 +231,8 @@ fn read_tokens(mut members: Map<String, Value>) -> Option<Tokens> {
         obtained_at: moment(&members, "obtained_at").unwrap_or(UnixTime::from_seconds(0.0)),
         requested,
         granted,
+        dpop_key,
+        is_bound,
     })
 }
 
@@ -270,12 +293,14 @@ pub(super) mod tests {
             refresh_token: Some("canary-refresh".into()),
             lifetime: Some(Duration::from_millis(1500)),
             scope: Some(Scopes::parse("x")),
+            is_bound: true,
         };
         let now = UnixTime::from_seconds(1000.0);
         let mut record = CredentialRecord::new("https://a.example/mcp", "https://b.example", client);
         record.resource = Some("https://a.example".to_owned());
         record.fingerprint = Some("f".to_owned());
-        record.tokens = Some(Tokens::granted(reply, Scopes::parse("x y"), now));
+        let dpop_key = Some(DpopKey::generate().unwrap());
+        record.tokens = Some(Tokens { dpop_key, ..Tokens::granted(reply, Scopes::parse("x y"), now) });
         record.metadata = Some(CachedMetadata {
             document: ServerMetadata {
                 issuer: Some("https://b.example".into()),
@@ -297,6 +322,29 @@ pub(super) mod tests {
         for record in [full(), bare] {
             assert_eq!(CredentialRecord::read(&record.write()), Ok((record, false)));
         }
+    }
+
+    #[test]
+    fn tokens_without_the_key_that_they_are_bound_to_are_none() {
+        let written: Value = serde_json::from_slice(&full().write()).unwrap();
+        let tokens = |spoil: fn(&mut Value)| {
+            let mut document = written.clone();
+            spoil(&mut document["tokens"]);
+            CredentialRecord::read(document.to_string().as_bytes()).unwrap().0.tokens
+        };
+        for spoil in [
+            (|tokens| tokens["dpop_key"] = Value::Null) as fn(&mut Value),
+            |tokens| tokens["dpop_key"] = "AAAA".into(),
+            |tokens| (tokens["dpop_key"], tokens["token_type"]) = ("AAAA".into(), Value::Null),
+        ] {
+            assert_eq!(tokens(spoil), None);
+        }
+        // As earlier versions have written them.
+        let found = tokens(|tokens| (tokens["dpop_key"], tokens["token_type"]) = Default::default()).unwrap();
+        assert_eq!((found.dpop_key, found.is_bound), (None, false));
+        // A server that has issued a token without a key may have bound the refresh token to it.
+        let found = tokens(|tokens| tokens["token_type"] = Value::Null).unwrap();
+        assert_eq!((found.dpop_key.is_some(), found.access().key), (true, None));
     }
 
     #[test]
@@ -351,6 +399,9 @@ pub(super) mod tests {
     fn z01_a_record_does_not_show_its_secrets() {
         let shown = format!("{:?}", full());
         assert!(!shown.contains("canary"), "{shown}");
-        assert_eq!(full().secrets().count(), 4);
+        assert_eq!(full().secrets().count(), 5);
+        let record = full();
+        let key = record.tokens.as_ref().unwrap().dpop_key.as_ref().unwrap().secret().expose();
+        assert!(!format!("{record:?}").contains(key));
     }
 }

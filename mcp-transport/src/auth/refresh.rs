@@ -5,6 +5,7 @@ use mcp_proto::Redactor;
 use super::client_auth::{ClientProof, token_request};
 use super::client_record::{ClientRecord, ClientSource};
 use super::discovery::{Discovered, Discovery, DiscoveryStep, endpoint};
+use super::dpop::{Binding, Dpop, Possession};
 use super::error::{AuthError, NeedsAuth};
 use super::error_reply::ErrorReply;
 use super::form::Form;
@@ -28,7 +29,8 @@ const METADATA_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 ///
 /// ```text
 /// begin ─▶ NeedFence ─▶ Send ─▶ Commit ─▶ Done
-///            │  │ ▲      │ └─ refused: Reload ─▶ Commit? ─▶ Done
+///            │  │ ▲      │ │└─ refused: Reload ─▶ Commit? ─▶ Done
+///            │  │ │      │ └─ refused for want of a nonce, once: Send
 ///            │  │ │      ▼ no such endpoint, once
 ///            │  │ └── discovery: Send…, without the fence
 ///            │  └────────▲ nothing recent is known about the issuer
@@ -66,7 +68,7 @@ enum Stage {
         discovery: Box<Discovery>,
         may_use_old_metadata: bool,
     },
-    Renewing(Box<CredentialRecord>),
+    Renewing(Box<CredentialRecord>, Option<Possession>),
     /// The server has said that the refresh token is void.
     Reloading(Box<CredentialRecord>),
     Saving(Box<CredentialRecord>, Option<AuthError>),
@@ -109,8 +111,8 @@ impl Refresh {
                 let step = discovery.on_answer(answer);
                 self.on_discovery(discovery, may_use_old_metadata, step, now)
             }
-            (Stage::Renewing(record), RenewalInput::Response(_, answer)) => {
-                self.on_tokens(record, answer, now)
+            (Stage::Renewing(record, possession), RenewalInput::Response(_, answer)) => {
+                self.on_tokens(record, possession, answer, now)
             }
             (Stage::Reloading(record), RenewalInput::Reloaded(kept)) => self.on_reload(record, kept, now),
             (Stage::Saving(mut record, end), RenewalInput::Saved(saved)) => match (end, saved) {
@@ -169,12 +171,12 @@ impl Refresh {
             && same_issuer(&found.issuer, &kept.issuer)
         {
             kept.metadata = Some(CachedMetadata { document: found.metadata, fetched_at });
-            return self.renew(kept, now);
+            return self.renew(kept, None, now);
         }
         let is_known =
             kept.metadata.as_ref().is_some_and(|cached| now.since(cached.fetched_at) < METADATA_LIFETIME);
         if is_known || (self.uses_old_metadata && kept.metadata.is_some()) {
-            return self.renew(kept, now);
+            return self.renew(kept, None, now);
         }
         let has_old_metadata = kept.metadata.is_some();
         self.discover(&kept.issuer, has_old_metadata, now)
@@ -214,11 +216,20 @@ impl Refresh {
         Ok(RenewalOutput::NeedFence)
     }
 
-    fn renew(&mut self, record: Box<CredentialRecord>, now: UnixTime) -> Result<RenewalOutput, AuthError> {
-        let RenewalPlan { settings, server, randomness, .. } = &self.plan;
+    /// Presents the refresh token, with a proof if it may be bound to a key. `possession` is that of the
+    /// request before, if this is the same one again.
+    fn renew(
+        &mut self,
+        record: Box<CredentialRecord>,
+        possession: Option<Possession>,
+        now: UnixTime,
+    ) -> Result<RenewalOutput, AuthError> {
+        let RenewalPlan { settings, server, nonces, randomness, .. } = &self.plan;
         let metadata = record.metadata.as_ref().map(|cached| &cached.document);
         let stated = metadata.map_or(&None, |metadata| &metadata.token_endpoint);
         let url = endpoint(settings, server, "token_endpoint", stated)?;
+        let key = record.tokens.as_ref().and_then(|tokens| tokens.dpop_key.clone());
+        let possession = possession.or_else(|| key.map(|key| Possession::new(key, &url, nonces)));
         let token = record.tokens.as_ref().and_then(|tokens| tokens.refresh_token.clone());
         // The scope is left out: it stays what it is, and cannot be widened here.
         let form = Form::new()
@@ -229,11 +240,12 @@ impl Refresh {
             issuer: &record.issuer,
             metadata,
             signer: settings.signer.as_deref(),
+            possession: possession.as_ref(),
             now,
             randomness: &**randomness,
         };
         let request = token_request(&url, form, &self.client(&record), &proof)?.named_by_server(server);
-        self.stage = Stage::Renewing(record);
+        self.stage = Stage::Renewing(record, possession);
         Ok(self.send(request))
     }
 
@@ -245,13 +257,20 @@ impl Refresh {
     fn on_tokens(
         &mut self,
         record: Box<CredentialRecord>,
+        mut possession: Option<Possession>,
         answer: Result<OAuthResponse, OAuthHttpError>,
         now: UnixTime,
     ) -> Result<RenewalOutput, AuthError> {
         let response = answer.map_err(|error| AuthError::unavailable(error.to_string()))?;
         let client = self.client(&record);
         let redactor = Redactor::new(record.secrets().chain(client.secrets()).cloned());
-        match TokenReply::read(&response, &redactor) {
+        let read = TokenReply::read(&response, &redactor);
+        if let (Some(proved), Err(TokenFailure::Refused(reply))) = (&mut possession, &read)
+            && proved.repeats(&response, reply)?
+        {
+            return self.renew(record, possession, now);
+        }
+        match read {
             Ok(reply) => self.on_reply(record, reply, now),
             Err(TokenFailure::Transient(why)) => {
                 Err(AuthError::Unavailable { what: why.to_owned(), retry_after: response.retry_after() })
@@ -282,6 +301,9 @@ impl Refresh {
         reply: TokenReply,
         now: UnixTime,
     ) -> Result<RenewalOutput, AuthError> {
+        let key = record.tokens.as_ref().and_then(|tokens| tokens.dpop_key.as_ref());
+        let must_be_bound = self.plan.settings.dpop == Dpop::Required;
+        reply.check(key, if must_be_bound { Binding::Required } else { Binding::Wanted })?;
         record.tokens = record.tokens.map(|tokens| tokens.refreshed(reply, now));
         record.unknown_client_since = None;
         Ok(self.commit(record, None))

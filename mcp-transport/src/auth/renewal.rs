@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use mcp_proto::Secret;
 
-use super::challenge::BearerChallenge;
+use super::challenge::Challenges;
+use super::dpop::DpopNonces;
 use super::error::AuthError;
 use super::identity::IdentitySource;
 use super::login::UnexpectedInput;
@@ -24,11 +25,13 @@ pub struct RenewalPlan {
     pub settings: OAuthSettings,
     /// Where the server is.
     pub server: WebUrl,
-    /// What the server has asked for last. Of use where the client acts for itself: whoever refreshes a token
-    /// knows where and for what.
-    pub challenge: Option<BearerChallenge>,
     /// The access token that is of no use any more, if it is not merely about to end.
     pub refused: Option<Secret>,
+    /// What the server has asked for last; empty if nothing. Of use where the client acts for itself: whoever
+    /// refreshes a token knows where and for what.
+    pub challenges: Challenges,
+    /// What authorization servers want to see in proofs, as far as that is known.
+    pub nonces: DpopNonces,
     /// Makes what nobody may guess.
     pub randomness: Arc<dyn Randomness>,
 }
@@ -80,7 +83,8 @@ impl RenewalPlan {
     /// A new token for the server at `server`.
     #[must_use]
     pub fn new(settings: OAuthSettings, server: WebUrl, randomness: Arc<dyn Randomness>) -> Self {
-        Self { settings, server, challenge: None, refused: None, randomness }
+        let (challenges, nonces) = Default::default();
+        Self { settings, server, refused: None, challenges, nonces, randomness }
     }
 
     /// Whether the access token that is kept will do.

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use mcp_proto::Secret;
 use tokio::time::{Instant, timeout};
 
@@ -7,7 +5,7 @@ use super::error::AuthError;
 use super::oauth_http::TOKEN_LIMIT;
 use super::provider::Shared;
 use super::record::CredentialRecord;
-use super::renewal::{Renewal, RenewalInput, RenewalOutput, RenewalPlan};
+use super::renewal::{Renewal, RenewalInput, RenewalOutput};
 use super::store::{FENCE_LIMIT, LockedCredentials, Stamp, StoreError};
 
 /// What holds, and the state of the store from which that is known.
@@ -18,10 +16,7 @@ type Current = (Option<Box<CredentialRecord>>, Option<Stamp>);
 /// The fence is held from before the store is read until what was renewed is kept: whoever comes next
 /// finds the new token. What cannot be kept is published all the same, as the old one is worth nothing.
 pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), AuthError> {
-    let (settings, randomness) = (shared.settings(), Arc::clone(&shared.seams.randomness));
-    let plan = RenewalPlan::new(settings, shared.server.clone(), randomness);
-    let plan = RenewalPlan { refused, challenge: shared.challenge(), ..plan };
-    let (mut renewal, mut wants) = Renewal::begin(plan);
+    let (mut renewal, mut wants) = Renewal::begin(shared.renewal_plan(refused));
     let mut fence: Option<Box<dyn LockedCredentials>> = None;
     let mut stamp = None;
     let mut has_saved = false;
@@ -44,7 +39,7 @@ pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), 
                 RenewalInput::Identity(identity.unwrap_or_else(|_| late()))
             }
             (RenewalOutput::Send(number, request), _) => {
-                RenewalInput::Response(number, shared.seams.http.send(*request).await)
+                RenewalInput::Response(number, shared.send(*request).await)
             }
             (RenewalOutput::Commit(mut record), Some(fence)) => {
                 let saved = fence.save(&record).await;

@@ -68,7 +68,7 @@ impl Revoking<'_> {
         if metadata.revocation_endpoint.is_none() {
             return Ok(Vec::new());
         }
-        if !settings.accept(record) {
+        if !settings.are_of(record) {
             // The secret that is configured now is not for the issuer of then.
             return Err(AuthError::Config("the tokens belong to another configuration".to_owned()));
         }
@@ -77,6 +77,7 @@ impl Revoking<'_> {
             issuer: &record.issuer,
             metadata: Some(metadata),
             signer: settings.signer.as_deref(),
+            possession: None,
             now: self.now,
             randomness: self.randomness,
         };

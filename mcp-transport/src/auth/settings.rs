@@ -7,6 +7,7 @@ use mcp_proto::{ProtocolVersion, Secret, extension};
 use ring::digest;
 
 use super::client_record::{AuthMethod, ClientRecord, ClientSource, InvalidClient};
+use super::dpop::Dpop;
 use super::identity::{IdentityProvider, IdentitySource};
 use super::issuer::same_issuer;
 use super::metadata::ResourceMetadata;
@@ -47,6 +48,8 @@ pub struct OAuthSettings {
     pub scope: Option<String>,
     /// What the parameter `resource` says. Default: what the server publishes, or its URL.
     pub resource: ResourceParameter,
+    /// When tokens are bound to a key. Default: where both sides offer it.
+    pub dpop: Dpop,
     /// Whether `offline_access` is asked for where it is offered. Default: yes.
     pub asks_offline_access: bool,
     /// What to do with a server that does not say whether it supports PKCE. Default: refuse.
@@ -153,6 +156,7 @@ impl Default for OAuthSettings {
             allows_any_issuer: false,
             scope: None,
             resource: ResourceParameter::default(),
+            dpop: Dpop::default(),
             asks_offline_access: true,
             pkce_metadata: PkceMetadata::default(),
             allows_missing_issuer: false,
@@ -203,8 +207,14 @@ impl OAuthSettings {
         self.version.is_some_and(|version| version < ProtocolVersion::V2025_06_18)
     }
 
-    /// Whether credentials are of the issuer and of the client that are configured.
+    /// Whether credentials may be used: they are of this configuration, and bound to a key if they have to be.
     pub(super) fn accept(&self, record: &CredentialRecord) -> bool {
+        let is_bound = record.tokens.as_ref().is_none_or(|tokens| tokens.is_bound);
+        self.are_of(record) && (is_bound || self.dpop != Dpop::Required)
+    }
+
+    /// Whether credentials are of the issuer and of the client that are configured.
+    pub(super) fn are_of(&self, record: &CredentialRecord) -> bool {
         let is_of_issuer = self.issuer.as_ref().is_none_or(|issuer| same_issuer(issuer, &record.issuer));
         let is_configured = record.client.source == ClientSource::Configured;
         is_of_issuer && is_configured == self.client.is_some() && record.fingerprint == self.fingerprint()
@@ -266,6 +276,7 @@ impl PartialEq for OAuthSettings {
             allows_any_issuer,
             scope,
             resource,
+            dpop,
             asks_offline_access,
             pkce_metadata,
             allows_missing_issuer,
@@ -291,6 +302,7 @@ impl PartialEq for OAuthSettings {
             && *allows_any_issuer == other.allows_any_issuer
             && *scope == other.scope
             && *resource == other.resource
+            && *dpop == other.dpop
             && *asks_offline_access == other.asks_offline_access
             && *pkce_metadata == other.pkce_metadata
             && *allows_missing_issuer == other.allows_missing_issuer

@@ -60,7 +60,8 @@ impl TokenExchange<'_> {
         client.client_secret.clone_from(&provider.client.secret);
         client.token_endpoint_auth_method = provider.client.method.map(|method| method.as_str().to_owned());
         settle_method(&mut client, None);
-        let proof = ClientProof { issuer: audience, metadata: None, signer: None, now, randomness };
+        let (metadata, signer, possession) = (None, None, None);
+        let proof = ClientProof { issuer: audience, metadata, signer, possession, now, randomness };
         Ok(token_request(&provider.token_endpoint, form, &client, &proof)?.named_by_user())
     }
 

@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use mcp_proto::{Redactor, Secret};
 
+use super::access_token::AccessToken;
+use super::dpop::{Binding, DpopKey};
+use super::error::{AuthError, Refusal};
 use super::error_reply::ErrorReply;
 use super::members::{object, seconds, take_secret, take_text};
 use super::oauth_http::OAuthResponse;
@@ -31,6 +34,11 @@ pub struct Tokens {
     pub requested: Scopes,
     /// What was granted.
     pub granted: Scopes,
+    /// The key that they were asked for with, if with one: the refresh token may be bound to it even where
+    /// the access token is not.
+    pub dpop_key: Option<DpopKey>,
+    /// Whether the access token is bound to that key.
+    pub is_bound: bool,
 }
 
 /// An answer of a token endpoint that brings a token.
@@ -45,6 +53,8 @@ pub struct TokenReply {
     pub lifetime: Option<Duration>,
     /// What was granted, if that is not what was asked for.
     pub scope: Option<Scopes>,
+    /// Whether the access token is bound to the key that was shown, by its type.
+    pub is_bound: bool,
 }
 
 /// An answer of a token endpoint that brings none.
@@ -68,7 +78,7 @@ impl TokenReply {
     ///
     /// # Source
     ///
-    /// RFC 6749, sections 5.1 and 5.2; any status of success is one.
+    /// RFC 6749, sections 5.1 and 5.2; any status of success is one. RFC 9449, section 5.
     pub fn read(response: &OAuthResponse, redactor: &Redactor) -> Result<Self, TokenFailure> {
         let reply = ErrorReply::read(response.status, &response.body, redactor);
         match response.status {
@@ -87,9 +97,10 @@ impl TokenReply {
             }
             return Err(TokenFailure::Transient("the answer is not a JSON object"));
         };
-        let kind = take_text(&mut members, "token_type");
-        if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
-            return Err(TokenFailure::Transient("the token is not of the type Bearer"));
+        let kind = take_text(&mut members, "token_type").unwrap_or_else(|| "bearer".to_owned());
+        let is_bound = kind.eq_ignore_ascii_case("dpop");
+        if !is_bound && !kind.eq_ignore_ascii_case("bearer") {
+            return Err(TokenFailure::Transient("the token is neither of the type Bearer nor DPoP"));
         }
         let lifetime = seconds(&members, "expires_in").map(|lifetime| {
             // Negative is over already; what no clock can hold is as good as ever.
@@ -102,12 +113,27 @@ impl TokenReply {
             refresh_token: take_secret(&mut members, "refresh_token"),
             lifetime,
             scope: take_text(&mut members, "scope").map(|scope| Scopes::parse(&scope)),
+            is_bound,
         })
+    }
+
+    /// Whether the token can be used that was asked for with `key`.
+    ///
+    /// Servers that know nothing of keys issue tokens that are not bound, which are good all the same
+    /// unless they have to be bound.
+    pub(super) fn check(&self, key: Option<&DpopKey>, binding: Binding) -> Result<(), AuthError> {
+        match (self.is_bound, binding) {
+            (true, _) if key.is_none() => {
+                Err(AuthError::unavailable("the token is bound to a key that was not shown"))
+            }
+            (false, Binding::Required) => Err(Refusal::NotBound.into()),
+            _ => Ok(()),
+        }
     }
 }
 
 impl Tokens {
-    /// The tokens of a new grant.
+    /// The tokens of a new grant. If they were asked for with a key, it is to be added.
     #[must_use]
     pub fn granted(reply: TokenReply, requested: Scopes, now: UnixTime) -> Self {
         Self {
@@ -117,6 +143,8 @@ impl Tokens {
             obtained_at: now,
             granted: reply.scope.unwrap_or_else(|| requested.clone()),
             requested,
+            dpop_key: None,
+            is_bound: reply.is_bound,
         }
     }
 
@@ -130,7 +158,16 @@ impl Tokens {
             obtained_at: now,
             requested: self.requested.clone(),
             granted: reply.scope.unwrap_or_else(|| self.granted.clone()),
+            dpop_key: self.dpop_key.clone(),
+            is_bound: reply.is_bound,
         }
+    }
+
+    /// What requests carry, with the key if it is bound to one.
+    #[must_use]
+    pub fn access(&self) -> AccessToken {
+        let key = self.dpop_key.as_ref().filter(|_| self.is_bound);
+        AccessToken { token: self.access_token.clone(), key: key.cloned() }
     }
 
     /// Whether a request should carry the access token at `now`.
@@ -150,7 +187,8 @@ impl Tokens {
 
     /// Everything here that must never be shown, for a [`Redactor`] to know.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        [&self.access_token].into_iter().chain(&self.refresh_token)
+        let key = self.dpop_key.as_ref().map(DpopKey::secret);
+        [&self.access_token].into_iter().chain(&self.refresh_token).chain(key)
     }
 }
 
@@ -179,6 +217,7 @@ mod tests {
             refresh_token: Some("r1".into()),
             lifetime: lifetime.map(Duration::from_secs_f64),
             scope: None,
+            is_bound: false,
         };
         Tokens::granted(reply, Scopes::parse("x y"), at(1000.0))
     }
@@ -203,6 +242,40 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_bound_by_its_type_and_of_use_only_with_the_key() {
+        let reply = |kind: &str| read(200, &format!(r#"{{"access_token": "a"{kind}}}"#)).unwrap();
+        let key = DpopKey::generate().unwrap();
+        let check = |reply: &TokenReply, key, binding| reply.check(key, binding);
+        for kind in [r#", "token_type": "DPoP""#, r#", "token_type": "dpop""#] {
+            let reply = reply(kind);
+            assert!(reply.is_bound);
+            for binding in [Binding::Wanted, Binding::Required] {
+                assert_eq!(check(&reply, Some(&key), binding), Ok(()));
+            }
+            assert!(check(&reply, None, Binding::Free).unwrap_err().is_transient());
+        }
+        for kind in ["", r#", "token_type": "Bearer""#] {
+            let reply = reply(kind);
+            assert!(!reply.is_bound);
+            assert_eq!(check(&reply, Some(&key), Binding::Wanted), Ok(()));
+            assert_eq!(check(&reply, Some(&key), Binding::Required), Err(Refusal::NotBound.into()));
+        }
+    }
+
+    #[test]
+    fn t03_the_key_stays_with_the_tokens_whatever_they_are() {
+        let key = DpopKey::generate().unwrap();
+        let mut tokens = Tokens { dpop_key: Some(key.clone()), is_bound: true, ..tokens(None) };
+        assert_eq!(tokens.access().key, Some(key.clone()));
+        assert_eq!(tokens.secrets().last(), Some(key.secret()));
+        for (kind, expected) in [("Bearer", None), ("DPoP", Some(&key))] {
+            let body = format!(r#"{{"access_token": "a2", "token_type": "{kind}"}}"#);
+            tokens = tokens.refreshed(read(200, &body).unwrap(), at(2000.0));
+            assert_eq!((tokens.dpop_key.as_ref(), tokens.access().key.as_ref()), (Some(&key), expected));
+        }
+    }
+
+    #[test]
     fn f167_answers_without_a_token_are_classed() {
         use TokenFailure::{NoEndpoint, Transient};
         let transient =
@@ -217,7 +290,6 @@ mod tests {
             r#"{"access_token": ""}"#,
             r#"{"access_token": 7}"#,
             r#"{"access_token": "a\r\nx: y"}"#,
-            r#"{"access_token": "a", "token_type": "DPoP"}"#,
             r#"{"access_token": "a", "token_type": "N_A"}"#,
         ] {
             transient(200, body);

@@ -9,9 +9,10 @@ use crate::auth_failure::AuthFailure;
 /// Authorizes the requests of HTTP connections. The transport knows no more of it than headers and
 /// statuses.
 ///
-/// Every request asks it, also those for streams and those at the end; one that the server refuses with
-/// 401 or 403 is shown to it, and sent once more at most: a server that refuses a request for want of
-/// authorization has not acted on it.
+/// Every request asks it, also those for streams, those at the end and those that follow a redirect; one
+/// that the server refuses with 401 or 403 is shown to it, and sent once more at most, or twice if one of
+/// the refusals is about its proof alone: a server that refuses a request for want of authorization has not
+/// acted on it.
 #[async_trait]
 pub trait AuthProvider: Send + Sync + fmt::Debug {
     /// Adds to `headers` what a request of this method to this target has to carry, and says by which
@@ -47,8 +48,8 @@ pub trait AuthProvider: Send + Sync + fmt::Debug {
         stamp: AuthStamp,
     ) -> Result<AfterChallenge, AuthFailure>;
 
-    /// The server has answered a request with something else.
-    fn accepted(&self, stamp: AuthStamp);
+    /// The server has answered a request with something else, and with these headers.
+    fn accepted(&self, headers: &HeaderMap, stamp: AuthStamp);
 
     /// The version that is spoken with the server is known.
     fn agreed(&self, version: ProtocolVersion);
@@ -61,6 +62,8 @@ pub struct AuthStamp(pub u64);
 /// What to do with a request that was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterChallenge {
+    /// Send it again: its proof of possession has lacked what the answer says, and its token is not refused.
+    ProveAgain,
     /// It has nothing to do with authorization.
     Unrelated,
     /// Send it again.

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use mcp_proto::{ErrorObject, Frame, Message, RequestId, parse_frame};
 use tokio::time::timeout;
 
-use super::authorizer::AfterChallenge;
+use super::authorizer::{AfterChallenge, AuthStamp};
 use super::backend::{DispatchMark, HttpBody, HttpRequest, HttpResponse};
 use super::body::{Whole, read_whole};
 use super::endpoint::{Endpoint, Redirect};
@@ -98,7 +98,7 @@ fn headers_of(link: &Link, mirrored: &[MirroredHeader]) -> HeaderMap {
 }
 
 /// Makes a request, authorized; one that is refused for want of authorization is sent once more, if
-/// there is another one. The `headers` are asked for with each.
+/// there is another one, and once more with another proof. The `headers` are asked for with each.
 async fn fetch(
     link: &Link,
     method: &Method,
@@ -106,15 +106,12 @@ async fn fetch(
     body: Bytes,
     mark: &DispatchMark,
 ) -> Result<HttpResponse, Failure> {
-    let Some(auth) = &link.auth else { return follow(link, method, headers, body, mark).await };
-    let mut is_repeated = false;
+    let (mut is_repeated, mut is_proved_again) = (false, false);
     loop {
-        let mut authorized = headers();
-        let decorated = auth.decorate(method, link.endpoint.target(), &mut authorized).await;
-        let stamp = decorated.map_err(|failure| Failure::Auth(failure, StatusCode::UNAUTHORIZED))?;
-        let response = follow(link, method, || authorized.clone(), body.clone(), mark).await?;
+        let (response, stamp) = follow(link, method, &headers, body.clone(), mark).await?;
+        let (Some(auth), Some(stamp)) = (&link.auth, stamp) else { return Ok(response) };
         if !matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            auth.accepted(stamp);
+            auth.accepted(&response.headers, stamp);
             return Ok(response);
         }
         // Whoever gives the request up from here on may know that the server has not acted on it.
@@ -122,31 +119,50 @@ async fn fetch(
         let HttpResponse { status, headers: refusal, body: why } = response;
         let after = auth.challenged(status, &refusal, stamp).await;
         match after.map_err(|failure| Failure::Auth(failure, status))? {
-            AfterChallenge::Repeat if !is_repeated => discard(link, why).await,
-            _ => return Ok(HttpResponse::new(status, refusal, why)),
+            AfterChallenge::Repeat if !is_repeated => is_repeated = true,
+            AfterChallenge::ProveAgain if !is_proved_again => is_proved_again = true,
+            AfterChallenge::ProveAgain => {
+                let what = "the server does not take the nonce that it names";
+                return Err(Failure::Auth(
+                    AuthFailure::new(AuthFailureKind::Unavailable(None), what),
+                    status,
+                ));
+            }
+            AfterChallenge::Repeat | AfterChallenge::Unrelated => {
+                return Ok(HttpResponse::new(status, refusal, why));
+            }
         }
-        is_repeated = true;
+        discard(link, why).await;
     }
 }
 
-/// Makes a request; a redirect on the same origin that keeps the method is followed.
+/// Makes a request; a redirect on the same origin that keeps the method is followed. Each request on the
+/// way is authorized for itself; the answer comes with the stamp of the last one.
 async fn follow(
     link: &Link,
     method: &Method,
     headers: impl Fn() -> HeaderMap,
     body: Bytes,
     mark: &DispatchMark,
-) -> Result<HttpResponse, Failure> {
+) -> Result<(HttpResponse, Option<AuthStamp>), Failure> {
     let mut target = link.endpoint.target().to_owned();
     let mut redirects = 0;
     loop {
-        let mut request = HttpRequest::new(method.clone(), target.clone(), headers());
+        let mut authorized = headers();
+        let stamp = match &link.auth {
+            None => None,
+            Some(auth) => {
+                let decorated = auth.decorate(method, &target, &mut authorized).await;
+                Some(decorated.map_err(|failure| Failure::Auth(failure, StatusCode::UNAUTHORIZED))?)
+            }
+        };
+        let mut request = HttpRequest::new(method.clone(), target.clone(), authorized);
         request.body = body.clone();
         request.mark = mark.clone();
         let response = link.pool.request(request).await?;
         let status = response.status;
         if !matches!(status, StatusCode::PERMANENT_REDIRECT | StatusCode::TEMPORARY_REDIRECT) {
-            return Ok(response);
+            return Ok((response, stamp));
         }
         if redirects == link.limits.max_redirects {
             return Err(Failure::Redirect(status, "no more redirects are followed"));

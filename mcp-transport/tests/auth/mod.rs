@@ -435,5 +435,5 @@ pub(crate) fn unauthorized() -> Challenges {
 
 /// The token that a request would carry.
 pub(crate) async fn token(oauth: &OAuth) -> Result<Option<String>, AuthError> {
-    Ok(oauth.authorize().await?.0.map(|token| token.expose().to_owned()))
+    Ok(oauth.authorize().await?.0.map(|found| found.token.expose().to_owned()))
 }

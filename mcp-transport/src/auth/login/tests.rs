@@ -56,16 +56,14 @@ impl Site {
     }
 
     fn plan(&self) -> LoginPlan {
-        let challenge = BearerChallenge {
-            resource_metadata: Some(format!("/prm-{}", self.name)),
-            ..BearerChallenge::default()
-        };
+        let challenge = format!("Bearer resource_metadata=\"/prm-{}\"", self.name);
         LoginPlan {
             settings: OAuthSettings::default(),
             server: WebUrl::parse(&format!("https://rs-{}.example/mcp", self.name)).unwrap(),
-            challenge: Some(challenge),
+            challenges: Challenges::parse([challenge.as_bytes()]),
             wanted: None,
             refused: None,
+            nonces: DpopNonces::default(),
             is_forced: false,
         }
     }
