@@ -11,6 +11,7 @@ use tracing::Instrument as _;
 use crate::connection::{Link, News, Turn, prepare};
 use crate::errands::{Errand, Errands};
 use crate::failure::Failure;
+use crate::interruption::Interruption;
 use crate::jitter::Jitter;
 use crate::machine::{Action, Event, Loss, Machine};
 use crate::orders::Wishes;
@@ -267,6 +268,8 @@ impl Actor {
         if was_wanted {
             self.last_error = Some(Arc::clone(&failure));
         }
+        // Where the connection was given up before, the reason for that stays.
+        self.server.fate.seal(generation, Interruption::Lost(Arc::clone(&failure)));
         self.feed(Event::Lost(generation, loss));
         if was_wanted && !self.is_ending() {
             let next = self.machine.state();
@@ -424,6 +427,7 @@ impl Actor {
             }
             Action::Publish(generation) => {
                 if let Some(session) = link(generation).and_then(|link| link.session.clone()) {
+                    self.server.fate.begin(generation);
                     self.server.gate.publish(generation, session);
                 }
             }
@@ -433,13 +437,30 @@ impl Actor {
                 }
             }
             Action::Refuse => self.server.gate.close(),
-            Action::Retract(generation) => self.server.gate.retract(generation),
+            Action::Retract(generation) => {
+                self.server.fate.seal(generation, self.why_retracted());
+                self.server.gate.retract(generation);
+            }
             Action::Strike(generation) => {
                 self.server.account().on_loss();
                 self.server.strike(generation);
             }
         }
         None
+    }
+
+    /// Why calls can take the present connection no more, as the state says in which that leaves the server.
+    fn why_retracted(&self) -> Interruption {
+        match self.machine.state() {
+            State::Connecting { .. } | State::Ready { .. } => Interruption::Renewed,
+            State::Disabled => Interruption::Disabled,
+            State::Dormant { why } => Interruption::Rested(why),
+            State::Draining | State::Stopped => self.server.interrupted_by_end(),
+            // Noted before the machine was told.
+            State::Backoff { .. } | State::NeedsAuth | State::Parked { .. } => {
+                self.last_error.clone().map_or(Interruption::Renewed, Interruption::Lost)
+            }
+        }
     }
 
     fn announce(&self) {

@@ -15,6 +15,7 @@ use crate::authorizer::Needs;
 use crate::breaker::Admission;
 use crate::call_counters::CallEnd;
 use crate::error::{CallError, WaitingFor};
+use crate::interruption::Fate;
 use crate::lists::Part;
 use crate::meter;
 use crate::orders::Wishes;
@@ -95,19 +96,21 @@ pub(crate) async fn list<R: Paginated>(
     path.walk(|live, options| live.list::<R>(options, limits)).instrument(span).await
 }
 
-/// Opens a subscription on the connection that a call would take now. The permit goes with the way there.
+/// Opens a subscription on the connection that a call would take now, whose fate comes with it. The permit goes
+/// with the way there.
 pub(crate) async fn subscribe(
     target: &Target,
     filter: SubscriptionFilter,
     options: SubscribeOptions,
-) -> Result<Subscription, CallError> {
+) -> Result<(Subscription, Option<Fate>), CallError> {
     let path = Path::begin(target, Method::SUBSCRIPTIONS_LISTEN, None, CallOptions::default())?;
     let span = path.span();
     path.walk(|live, _| {
         let session = live.session().clone();
+        let fate = target.server.fate.of(live.generation());
         drop(live);
         let (filter, options) = (filter.clone(), options.clone());
-        async move { session.subscribe(filter, options).await }
+        async move { Ok((session.subscribe(filter, options).await?, fate)) }
     })
     .instrument(span)
     .await

@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 use crate::call::{Ask, Target};
 use crate::error::CallError;
+use crate::failure::Failure;
+use crate::interruption::{Fate, Interruption};
 use crate::server::Server;
 use crate::state::{DormantReason, State};
 
@@ -26,7 +28,7 @@ use crate::state::{DormantReason, State};
 ///              first time: Opened, then: Reopened
 ///   opening ──────────────────────────────────────▶ open ──┐ ListChanged, ResourceUpdated,
 ///    │  ▲                                            │  ▲──┘ TaskChanged, Lagged
-///    │  └───── random pause ◀──── Interrupted ───────┘
+///    │  └── random pause ◀── Interrupted, and why ───┘
 ///    └── removed, shut down, unsupported, refused: Ended
 /// ```
 ///
@@ -43,10 +45,22 @@ pub struct Following {
 }
 
 enum Step {
-    Open { subscription: Subscription, since: Instant },
-    Opening(Pin<Box<dyn Future<Output = Result<Subscription, CallError>> + Send>>),
+    /// The subscription has ended, and why is about to be known.
+    Ended {
+        end: SubscriptionEnd,
+        fate: Option<Fate>,
+    },
+    Open {
+        subscription: Subscription,
+        since: Instant,
+        fate: Option<Fate>,
+    },
+    Opening(Pin<Box<dyn Future<Output = Result<Opened, CallError>> + Send>>),
     Over,
 }
+
+/// A subscription, and the fate of its connection where that is known.
+type Opened = (Subscription, Option<Fate>);
 
 /// What a followed server tells.
 #[derive(Debug, Clone)]
@@ -54,8 +68,8 @@ enum Step {
 pub enum FollowEvent {
     /// It is over; nothing follows.
     Ended(FollowEnd),
-    /// Nothing is told at present, until [`Reopened`](Self::Reopened).
-    Interrupted(SubscriptionEnd),
+    /// Nothing is told at present, until [`Reopened`](Self::Reopened), and why.
+    Interrupted(Interruption),
     /// More resources or tasks have changed than can wait; see [`SubscriptionEvent::Lagged`].
     Lagged,
     /// A list has changed. The supervisor fetches it by itself.
@@ -117,9 +131,17 @@ impl Following {
                         return Some(event);
                     }
                 }
+                Step::Ended { end, fate } => {
+                    let why = why(end, fate.as_ref()).await;
+                    self.open_again();
+                    return Some(FollowEvent::Interrupted(why));
+                }
                 Step::Open { subscription, .. } => {
                     return match subscription.next().await {
-                        Some(SubscriptionEvent::Ended(end)) => Some(self.on_end(end)),
+                        Some(SubscriptionEvent::Ended(end)) => {
+                            self.on_end(end);
+                            continue;
+                        }
                         Some(SubscriptionEvent::Lagged) => Some(FollowEvent::Lagged),
                         Some(SubscriptionEvent::ListChanged(kind)) => Some(FollowEvent::ListChanged(kind)),
                         Some(SubscriptionEvent::ResourceUpdated(uri)) => {
@@ -135,11 +157,11 @@ impl Following {
         }
     }
 
-    fn on_opening(&mut self, opened: Result<Subscription, CallError>) -> Option<FollowEvent> {
+    fn on_opening(&mut self, opened: Result<Opened, CallError>) -> Option<FollowEvent> {
         match opened {
-            Ok(subscription) => {
+            Ok((subscription, fate)) => {
                 let honoured = subscription.honoured().clone();
-                self.step = Step::Open { subscription, since: Instant::now() };
+                self.step = Step::Open { subscription, since: Instant::now(), fate };
                 let was_open = std::mem::replace(&mut self.was_open, true);
                 Some(if was_open {
                     FollowEvent::Reopened { honoured }
@@ -161,14 +183,13 @@ impl Following {
         }
     }
 
-    fn on_end(&mut self, end: SubscriptionEnd) -> FollowEvent {
-        if let Step::Open { since, .. } = self.step
-            && since.elapsed() >= self.server.options.stable_for
-        {
+    fn on_end(&mut self, end: SubscriptionEnd) {
+        let Step::Open { since, fate, .. } = &mut self.step else { return };
+        if since.elapsed() >= self.server.options.stable_for {
             self.failures = 0;
         }
-        self.open_again();
-        FollowEvent::Interrupted(end)
+        let fate = fate.take();
+        self.step = Step::Ended { end, fate };
     }
 
     fn open_again(&mut self) {
@@ -204,7 +225,7 @@ async fn open(
     filter: SubscriptionFilter,
     options: SubscribeOptions,
     wake: Wake,
-) -> Result<Subscription, CallError> {
+) -> Result<Opened, CallError> {
     loop {
         let seen = server.moves();
         match server.state() {
@@ -218,6 +239,20 @@ async fn open(
         server.moved_since(seen).await;
     }
     crate::call::subscribe(&Target::new(server, Ask::Never), filter, options).await
+}
+
+/// Why a subscription has ended. The owner of the connection is about to know it, if it does not yet.
+///
+/// Cancel safe: nothing is taken.
+async fn why(end: &SubscriptionEnd, fate: Option<&Fate>) -> Interruption {
+    match (end, fate) {
+        (SubscriptionEnd::SessionGone(_), Some(fate)) => Interruption::clone(&*fate.wait().await),
+        // Another connection stood before it was open.
+        (SubscriptionEnd::SessionGone(closed), None) => {
+            Interruption::Lost(Arc::new(Failure::Lost(closed.clone())))
+        }
+        (end, _) => Interruption::Subscription(end.clone()),
+    }
 }
 
 fn is_over(state: State) -> bool {

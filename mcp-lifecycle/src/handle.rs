@@ -128,7 +128,7 @@ impl ServerHandle {
         loop {
             match crate::call::subscribe(&target, filter.clone(), options.clone()).await {
                 Err(error) => target.go_on(error)?,
-                done => return done,
+                Ok((subscription, _)) => return Ok(subscription),
             }
         }
     }

@@ -18,6 +18,7 @@ mod failure;
 mod follow;
 mod following;
 mod handle;
+mod interruption;
 mod jitter;
 mod keepalive;
 mod latch;
@@ -57,6 +58,7 @@ pub use authorizer::{Authorizer, LoginFailed};
 // Using one.
 pub use following::{FollowEnd, FollowEvent, Following};
 pub use handle::ServerHandle;
+pub use interruption::Interruption;
 pub use lists::Lists;
 
 // Where it stands and what happens to it.

@@ -16,6 +16,7 @@ use crate::call_counters::{CallCounters, CallEnd};
 use crate::error::CallError;
 use crate::event::ServerEvent;
 use crate::failure::Failure;
+use crate::interruption::{Interruption, NewestFate};
 use crate::jitter::Jitter;
 use crate::latch::Latch;
 use crate::lists::{Lists, Part};
@@ -56,6 +57,7 @@ pub(crate) struct Server {
     handled: AtomicU64,
     /// How it came to its end.
     pub(crate) ended: Latch<ServerReport>,
+    pub(crate) fate: NewestFate,
     pub(crate) tool_refresh: ToolRefresh,
     /// The connection on which its owner has itself told of changed lists; 0: none.
     listening: AtomicU64,
@@ -154,6 +156,7 @@ impl Server {
             moves: AtomicU64::new(0),
             handled: AtomicU64::new(0),
             ended: Latch::new(),
+            fate: NewestFate::default(),
             tool_refresh: ToolRefresh::default(),
             listening: AtomicU64::new(0),
             uses,
@@ -390,6 +393,7 @@ impl Server {
         self.gate.close();
         self.set_offer(None);
         self.end_count();
+        self.fate.seal_any(self.interrupted_by_end());
         self.announce(|status| status.state = State::Stopped);
         if self.ended.get().is_none() {
             let elapsed = self.runtime.plan.get().map_or(Duration::ZERO, |plan| plan.began.elapsed());
@@ -456,6 +460,14 @@ impl Server {
             EndReason::Removed
         } else {
             EndReason::ShuttingDown
+        }
+    }
+
+    /// Why a connection is given up, if that is because the server ends.
+    pub(crate) fn interrupted_by_end(&self) -> Interruption {
+        match self.end_reason() {
+            EndReason::Replaced => Interruption::Replaced,
+            EndReason::Removed | EndReason::ShuttingDown => Interruption::Ending,
         }
     }
 

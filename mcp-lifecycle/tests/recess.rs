@@ -15,8 +15,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use mcp_lifecycle::{
-    CallError, DormantReason, FollowEvent, KeepaliveOptions, RecessOptions, ServerHandle, ServerOptions,
-    State,
+    CallError, DormantReason, FollowEvent, Interruption, KeepaliveOptions, RecessOptions, ServerHandle,
+    ServerOptions, State,
 };
 use mcp_proto::SubscriptionFilter;
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions, SubscriptionEvent};
@@ -294,7 +294,8 @@ async fn whoever_follows_a_server_wakes_it_when_it_went_to_rest_before_it_was_fo
     let second = connect().await;
     dormant(&server).await;
     drop(second);
-    assert!(matches!(following.next().await, Some(FollowEvent::Interrupted(_))));
+    let event = following.next().await;
+    assert!(matches!(event, Some(FollowEvent::Interrupted(Interruption::Lost(_)))), "{event:?}");
     let (event, _peer) = tokio::join!(following.next(), connect());
     assert!(matches!(event, Some(FollowEvent::Reopened { .. })), "{event:?}");
     bench.end().await;

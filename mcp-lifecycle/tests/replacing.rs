@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use mcp_lifecycle::{
-    AddError, BreakerState, CallError, EndReason, FollowEnd, FollowEvent, ServerHandle, ServerOptions,
-    ServerSpec, Startup, State,
+    AddError, BreakerState, CallError, EndReason, FollowEnd, FollowEvent, Interruption, ServerHandle,
+    ServerOptions, ServerSpec, Startup, State,
 };
 use mcp_proto::SubscriptionFilter;
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions};
@@ -253,7 +253,7 @@ async fn whoever_follows_a_server_follows_the_one_that_takes_its_place() {
         peer
     };
     let (events, _peer) = tokio::join!(async { (following.next().await, following.next().await) }, again);
-    assert!(matches!(events.0, Some(FollowEvent::Interrupted(_))), "{events:?}");
+    assert!(matches!(events.0, Some(FollowEvent::Interrupted(Interruption::Replaced))), "{events:?}");
     assert!(matches!(events.1, Some(FollowEvent::Reopened { .. })), "{events:?}");
     bench.end().await;
 }

@@ -13,7 +13,10 @@ mod support;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use mcp_lifecycle::{CallError, FollowEnd, FollowEvent, Following, ServerHandle, ServerOptions, Startup};
+use mcp_lifecycle::{
+    CallError, FollowEnd, FollowEvent, Following, Interruption, KeepaliveOptions, ServerHandle,
+    ServerOptions, Startup, State,
+};
 use mcp_proto::SubscriptionFilter;
 use mcp_session::{
     CallOptions, EraPolicy, SessionOptions, SubscribeOptions, Subscription, SubscriptionEnd,
@@ -97,12 +100,15 @@ async fn next(following: &mut Following) -> String {
             FollowEnd::Unsupported(_) => "unsupported".to_owned(),
             end => panic!("{end:?}"),
         },
-        Some(FollowEvent::Interrupted(end)) => match end {
-            SubscriptionEnd::Cancelled => "cancelled".to_owned(),
-            SubscriptionEnd::Completed => "completed".to_owned(),
-            SubscriptionEnd::Failed(_) => "failed".to_owned(),
-            SubscriptionEnd::SessionGone(_) => "gone".to_owned(),
-            end => panic!("{end:?}"),
+        Some(FollowEvent::Interrupted(why)) => match why {
+            Interruption::Disabled => "disabled".to_owned(),
+            Interruption::Ending => "ending".to_owned(),
+            Interruption::Lost(failure) => format!("lost: {failure}"),
+            Interruption::Renewed => "renewed".to_owned(),
+            Interruption::Subscription(SubscriptionEnd::Cancelled) => "cancelled".to_owned(),
+            Interruption::Subscription(SubscriptionEnd::Completed) => "completed".to_owned(),
+            Interruption::Subscription(SubscriptionEnd::Failed(_)) => "failed".to_owned(),
+            why => panic!("{why:?}"),
         },
         Some(FollowEvent::Opened { honoured }) => {
             assert_eq!(honoured, wanted());
@@ -189,10 +195,51 @@ async fn u125_u126_a_followed_server_is_subscribed_to_again_on_each_connection_a
             listen = again;
         }
         peer.close(CloseReason::Exited(Exit::Code(1)));
-        assert_eq!(next(&mut following).await, "gone");
+        assert_eq!(next(&mut following).await, "lost: the server process ended with status 1");
     }
     drop(following);
     bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_follows_a_server_learns_why_it_was_interrupted_however_late() {
+    let hows = [
+        ("exited", "lost: the server process ended with status 3"),
+        ("silent", "lost: no answer to 2 probes in a row"),
+        ("reconnected", "renewed"),
+        ("switched off", "disabled"),
+    ];
+    for (how, told) in hows {
+        let bench = Bench::new();
+        let connector = MemoryConnector::new();
+        let keepalive = KeepaliveOptions::default().with_interval(Some(seconds(10)));
+        let server = bench.add_by_hand("one", &connector, modern().with_keepalive(keepalive));
+        let mut following = server.follow(wanted(), SubscribeOptions::default());
+        let peer = connector.next_peer().await;
+        let play = async {
+            accept(&peer, resources()).await;
+            agree(&peer).await
+        };
+        assert_eq!(tokio::join!(play, next(&mut following)).1, "opened");
+        match how {
+            "exited" => peer.close(CloseReason::Exited(Exit::Code(3))),
+            "silent" => {}
+            "reconnected" => server.reconnect(server.status().generation),
+            _ => {
+                server.disable();
+                until(&server, |status| (status.state == State::Disabled).then_some(())).await;
+                server.enable();
+            }
+        }
+        // Another connection comes and goes before anybody looks.
+        let second = connector.next_peer().await;
+        accept(&second, resources()).await;
+        ready(&server).await;
+        second.close(CloseReason::EndOfStream);
+        until(&server, |status| (!status.state.is_ready()).then_some(())).await;
+        assert_eq!(next(&mut following).await, told, "{how}");
+        bench.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +270,7 @@ async fn k2_189_tasks_of_a_followed_server_are_named_on_each_connection_and_told
         peer.send(json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": params})).await;
         assert_eq!(next(&mut following).await, "x working");
         peer.close(CloseReason::EndOfStream);
-        assert_eq!(next(&mut following).await, "gone");
+        assert_eq!(next(&mut following).await, "lost: the server closed its output");
     }
     bench.end().await;
 }
@@ -257,7 +304,7 @@ async fn u129_a_followed_legacy_server_is_asked_for_its_resources_on_each_connec
         peer.send(json!({"jsonrpc": "2.0", "method": method, "params": {"uri": "a:"}})).await;
         assert_eq!(next(&mut following).await, "a:");
         peer.close(CloseReason::EndOfStream);
-        assert_eq!(next(&mut following).await, "gone");
+        assert_eq!(next(&mut following).await, "lost: the server closed its output");
     }
     bench.end().await;
 }
@@ -290,7 +337,7 @@ async fn a_followed_server_ends_with_a_reason_and_only_then() {
                 } else {
                     drop(bench.supervisor.shutdown());
                 }
-                assert_eq!(next(&mut following).await, "gone");
+                assert_eq!(next(&mut following).await, "ending");
                 assert_eq!(next(&mut following).await, how);
             }
         }
@@ -319,7 +366,7 @@ async fn following_waits_for_as_long_as_it_takes_and_wakes_a_sleeping_server_onc
     assert_eq!(opened, "opened");
     assert!(began.elapsed() > seconds(240), "{:?}", began.elapsed());
     server.disable();
-    assert_eq!(next(&mut following).await, "gone");
+    assert_eq!(next(&mut following).await, "disabled");
     assert!(timeout(seconds(600), following.next()).await.is_err(), "it is off, and may be on again");
     server.enable();
     sleep(seconds(10)).await;
