@@ -71,10 +71,11 @@ pub enum Stage {
 }
 
 impl Failure {
-    /// Whether trying again without another configuration is pointless.
+    /// Whether trying again without another configuration is pointless. A server that was ready before is tried
+    /// again all the same if it fails by an output that holds no messages.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
-        matches!(self.loss(), Loss::Permanent | Loss::Refused)
+        matches!(self.loss(), Loss::NotMcp | Loss::Permanent | Loss::Refused)
     }
 
     /// What a person can do about it, where the failure itself does not say so.
@@ -122,6 +123,8 @@ impl Failure {
                 ProbeFailure::Authorization(status) | ProbeFailure::Status(status),
             )) => loss_of_refusal(&Rejection::new(*status)).unwrap_or(Loss::Rejected),
             Self::Handshake(_) => Loss::Rejected,
+            // The handshake was done in MCP, whatever has come after it.
+            Self::Lost(closed) if *closed.reason() == CloseReason::NotMcp => Loss::Transient,
             Self::Lost(closed) => loss_of(closed),
             Self::List { error: CallError::Http(rejection), .. } => {
                 loss_of_refusal(rejection).unwrap_or(Loss::Transient)
@@ -138,7 +141,7 @@ impl Failure {
 fn loss_of(closed: &Closed) -> Loss {
     match closed.reason() {
         CloseReason::Exited(_) => Loss::Exited,
-        CloseReason::NotMcp => Loss::Permanent,
+        CloseReason::NotMcp => Loss::NotMcp,
         CloseReason::SessionExpired => Loss::Expired,
         _ => Loss::Transient,
     }

@@ -303,7 +303,14 @@ impl Machine {
         let at_once = loss == Loss::Exited && proven && self.backoff.failures() == 0;
         let delay = self.backoff.on_failure(&mut self.jitter);
         let delay = if let Loss::Later(least) = loss { delay.max(least) } else { delay };
-        if matches!(loss, Loss::Permanent | Loss::Refused) && !was_misjudged {
+        let is_hopeless = match loss {
+            Loss::Permanent => true,
+            Loss::Refused => !was_misjudged,
+            // A server that was ready speaks MCP: something else has come between its messages.
+            Loss::NotMcp => !self.ever_ready,
+            _ => false,
+        };
+        if is_hopeless {
             self.park(ParkReason::Permanent, Prospect::Unknown, now);
         } else if self.unproven >= self.policy.park_after {
             let may_return = self.ever_ready && loss == Loss::Unreachable;

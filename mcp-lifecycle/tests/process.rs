@@ -124,6 +124,22 @@ fn f017_a_killed_server_ends_its_call_at_once_and_the_next_call_succeeds_by_itse
 }
 
 #[test]
+fn f021_a_server_that_floods_its_output_with_noise_after_it_was_ready_is_started_again() {
+    isolated(async |test| {
+        let (host, (fixture, _folder)) = (Host::new(), fixture());
+        let server = host.add(&fixture.on("tools/call#1", "respond; noise 1001"), plain());
+        test.expect_log(Level::WARN, "are no messages");
+        test.expect_log(Level::WARN, "a broken message");
+        test.expect_log(Level::WARN, "connection lost");
+        server.call(echo(), CallOptions::default()).await.unwrap();
+        until(&server, |status| (status.state == State::Ready { generation: 2 }).then_some(())).await;
+        let Some(Failure::Lost(closed)) = server.status().last_error.as_deref().cloned() else { panic!() };
+        assert_eq!(*closed.reason(), mcp_transport::CloseReason::NotMcp);
+        assert!(host.supervisor().shutdown().await.is_clean());
+    });
+}
+
+#[test]
 fn a_server_that_nobody_uses_has_no_process_until_the_next_call() {
     isolated(async |_| {
         let (host, (fixture, _folder)) = (Host::new(), fixture());

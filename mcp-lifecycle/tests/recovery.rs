@@ -212,6 +212,36 @@ async fn f034_a_flapping_server_waits_longer_and_longer_until_it_is_stable() {
     bench.end().await;
 }
 
+/// More than 1000 lines or 1 MiB on its standard output that are no messages, as of one long line of a log.
+#[tokio::test(start_paused = true)]
+async fn f021_a_server_that_was_ready_is_not_given_up_for_what_it_writes_between_messages() {
+    let mut bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, plain());
+    let first = connector.next_peer().await;
+    accept(&first).await;
+    ready(&server).await;
+    first.close(CloseReason::NotMcp);
+    // Before the handshake as well, once it is known to speak MCP.
+    let second = connector.next_peer().await;
+    second.expect("initialize").await;
+    second.close(CloseReason::NotMcp);
+    let third = connector.next_peer().await;
+    accept(&third).await;
+    ready(&server).await;
+    assert_eq!(
+        bench.moves("one"),
+        ["connecting", "ready", "backoff", "connecting", "backoff", "connecting", "ready"]
+    );
+    // What has never been ready is no server.
+    let connector = MemoryConnector::new();
+    let foreign = bench.add_by_hand("foreign", &connector, plain());
+    connector.next_peer().await.close(CloseReason::NotMcp);
+    let status = foreign.settled(in_seconds(10)).await;
+    assert!(matches!(status.state, State::Parked { why: ParkReason::Permanent, .. }), "{status:?}");
+    bench.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn i08_all_calls_of_a_generation_end_before_the_next_one_is_ready() {
     let bench = Bench::new();

@@ -58,6 +58,9 @@ pub(crate) enum Loss {
     Exited,
     /// May pass by itself, but not before this time is over.
     Later(Duration),
+    /// What was started has written something, but never a message: pointless to try again, unless the server
+    /// was ready before.
+    NotMcp,
     /// Pointless to try again without another configuration.
     Permanent,
     /// A legacy server did not survive the question which era it speaks.

@@ -485,6 +485,23 @@ fn a_permanent_failure_parks_at_once() {
 }
 
 #[test]
+fn f021_an_output_without_messages_parks_only_what_was_never_ready() {
+    let mut bench = Bench::connecting();
+    bench.lose(Loss::NotMcp);
+    assert!(matches!(bench.state(), State::Parked { why: ParkReason::Permanent, .. }));
+    let mut bench = Bench::ready();
+    bench.lose(Loss::Transient);
+    for attempt in 3..=5 {
+        bench.wait();
+        bench.lose(Loss::NotMcp);
+        assert!(matches!(bench.state(), State::Backoff { attempt: next, .. } if next == attempt));
+    }
+    bench.wait();
+    bench.lose(Loss::NotMcp);
+    assert!(matches!(bench.state(), State::Parked { why: ParkReason::Unproven { attempts: 5 }, .. }));
+}
+
+#[test]
 fn i25_missing_credentials_wait_and_cost_nothing() {
     let mut bench = Bench::connecting();
     for generation in 1..20 {
@@ -869,6 +886,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Loss::Exited),
         Just(Loss::Expired),
         Just(Loss::Later(90 * SECOND)),
+        Just(Loss::NotMcp),
         Just(Loss::Permanent),
         Just(Loss::ProbeKilled),
         Just(Loss::Refused),
@@ -1059,7 +1077,8 @@ impl World {
         let (unproven, limit) = (self.budget.unproven, self.bench.machine.policy.park_after);
         match state {
             State::Parked { why: ParkReason::Permanent, .. } => {
-                assert!(matches!(loss, Loss::Permanent | Loss::Refused), "{loss:?}");
+                let is_foreign = loss == Loss::NotMcp && !self.budget.ever_ready;
+                assert!(is_foreign || matches!(loss, Loss::Permanent | Loss::Refused), "{loss:?}");
             }
             State::Parked { why: ParkReason::Unproven { attempts }, .. } => {
                 assert_eq!((attempts, unproven >= limit), (unproven, true), "parked too early");
