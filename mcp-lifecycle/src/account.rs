@@ -57,6 +57,11 @@ impl Account {
         self.breaker.on_answer();
     }
 
+    /// There are new credentials: what broke before may have had to do with the old ones.
+    pub(crate) fn on_renewed(&mut self) {
+        self.breaker.on_answer();
+    }
+
     /// A connection that was ready broke.
     pub(crate) fn on_loss(&mut self) {
         self.losses += 1;

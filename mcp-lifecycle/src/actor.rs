@@ -8,6 +8,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use crate::account::Account;
 use crate::connection::{Link, News, Turn, prepare};
 use crate::errands::{Errand, Errands};
 use crate::failure::Failure;
@@ -213,6 +214,7 @@ impl Actor {
         let is_renewed = !matches!(errand, Errand::Login(Err(_)));
         if is_renewed && !self.is_ending() {
             tracing::info!(server = %self.server.name, "there are new credentials");
+            self.server.change_account(Account::on_renewed);
             self.feed(Event::Wake);
         }
         // Whoever waits for it looks at the state next.

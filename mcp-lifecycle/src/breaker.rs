@@ -11,7 +11,8 @@ use crate::stop_plan::later;
 /// A strike is one event, however many calls it took down: a connection that was ready and broke, or,
 /// over HTTP, an answer of 500, 502, 503 or 504 to a request that was begun after the strike before. What
 /// a tool or the protocol answers is no strike, and neither is a call's time-out: it asks for a probe, and
-/// only if that fails the connection breaks. Each server has a breaker of its own, which ends with it.
+/// only if that fails the connection breaks. Missing credentials are no strike, a server that waits for them is
+/// not refused by its breaker, and new ones close it. Each server has a breaker of its own, which ends with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerOptions {

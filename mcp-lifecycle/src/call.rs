@@ -168,8 +168,6 @@ struct Path<'a> {
     /// that stays true.
     unknown: Option<(u64, mcp_session::CallError)>,
     unfinished: Unfinished<'a>,
-    /// The strikes of the breaker when this attempt was begun.
-    strikes: u64,
     /// Whether it was let in before, and is refused no more for want of a place.
     entry: Entry,
     /// Its place among those that wait, for as long as it does.
@@ -181,9 +179,42 @@ struct Path<'a> {
     asked: u32,
     /// The time that nobody but the call itself has set; it stands still while a person is asked.
     is_own_deadline: bool,
+    /// The strikes of the breaker when this attempt was begun.
+    strikes: u64,
+    passage: Passage<'a>,
     _place: Place<'a>,
     _use: Option<Use<'a>>,
-    _probe: Option<Probe<'a>>,
+}
+
+/// How far a call has come with the breaker.
+enum Passage<'a> {
+    /// It decides once there may be a connection: where credentials are waited for, none can break.
+    Ahead,
+    /// It has let the call pass, as the one that decides or as any other.
+    Passed { _probe: Option<Probe<'a>> },
+}
+
+impl<'a> Passage<'a> {
+    /// Asks the breaker, in this state; with it come the strikes of that moment.
+    fn through_breaker(server: &'a Server, state: State) -> Result<(Self, u64), CallError> {
+        let now = Instant::now();
+        let (admission, strikes) =
+            server.change_account(|account| (account.admit(now), account.breaker.total()));
+        let probe = match admission {
+            Admission::Pass => None,
+            Admission::Probe(number) => Some(Probe { server, number }),
+            Admission::Refused { retry_in } => {
+                // Why no call goes through matters more than that the last ones broke.
+                refuse_for_state(server, state)?;
+                return Err(CallError::CircuitOpen { server: Arc::clone(&server.name), retry_in });
+            }
+        };
+        Ok((Self::Passed { _probe: probe }, strikes))
+    }
+
+    fn is_ahead(&self) -> bool {
+        matches!(self, Self::Ahead)
+    }
 }
 
 /// The one call that decides whether the breaker closes; see [`Admission::Probe`].
@@ -249,18 +280,10 @@ impl<'a> Path<'a> {
         let Some(place) = server.runtime.take_call(entry) else {
             return Err(CallError::Overloaded { server: Arc::clone(&server.name) });
         };
-        let now = Instant::now();
-        let started = options.began.unwrap_or(now);
-        let (admission, strikes) =
-            server.change_account(|account| (account.admit(now), account.breaker.total()));
-        let probe = match admission {
-            Admission::Pass => None,
-            Admission::Probe(number) => Some(Probe { server, number }),
-            Admission::Refused { retry_in } => {
-                // Why no call goes through matters more than that the last ones broke.
-                refuse_for_state(server, server.state())?;
-                return Err(CallError::CircuitOpen { server: Arc::clone(&server.name), retry_in });
-            }
+        let started = options.began.unwrap_or_else(Instant::now);
+        let (passage, strikes) = match server.state() {
+            State::NeedsAuth => (Passage::Ahead, server.account().breaker.total()),
+            state => Passage::through_breaker(server, state)?,
         };
         let limits = &server.options.session;
         let soft = options.timeout.unwrap_or_else(|| match options.deadline {
@@ -284,6 +307,7 @@ impl<'a> Path<'a> {
             repeat,
             unknown: None,
             unfinished: Unfinished { server, has_ended: false },
+            passage,
             strikes,
             entry,
             waiting: None,
@@ -293,7 +317,6 @@ impl<'a> Path<'a> {
             is_own_deadline,
             _place: place,
             _use: server.begin_use(),
-            _probe: probe,
         })
     }
 
@@ -410,6 +433,7 @@ impl<'a> Path<'a> {
 
     async fn wait_to_enter(&mut self, gone: Option<u64>) -> Result<LiveSession, CallError> {
         if gone.is_none()
+            && !self.passage.is_ahead()
             && let Some(live) = self.pass_gate().await?
         {
             return Ok(live);
@@ -418,6 +442,9 @@ impl<'a> Path<'a> {
         loop {
             let seen = self.server.moves();
             let state = self.server.state();
+            if self.passage.is_ahead() && state != State::NeedsAuth {
+                (self.passage, self.strikes) = Passage::through_breaker(self.server, state)?;
+            }
             match state {
                 // A session is published before `Ready` is announced and retracted before it is
                 // revoked: if the gate has none now, the announcement of that is on its way.

@@ -17,7 +17,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use mcp_lifecycle::{
-    Authorizer, BreakerState, CallError, LoginFailed, ParkReason, ServerHandle, ServerSpec, State, StopStep,
+    Authorizer, BreakerState, CallError, LoginFailed, ParkReason, ServerHandle, ServerOptions, ServerSpec,
+    State, StopStep,
 };
 use mcp_proto::{RequestId, SubscriptionFilter};
 use mcp_session::{CallOptions, CallOutcome, SubscribeOptions};
@@ -253,12 +254,16 @@ struct Site {
 
 impl Site {
     fn new(door: &Arc<Door>, person: &Arc<Person>) -> Self {
+        Self::with_options(door, person, plain())
+    }
+
+    fn with_options(door: &Arc<Door>, person: &Arc<Person>, options: ServerOptions) -> Self {
         let mut bench = Bench::new();
         let script = ServerScript::legacy().with_tool("write", ToolBehaviour::Echo);
         let connector = Guarded { inner: bench.serve(&script), door: Arc::clone(door) };
         let authorizer: Arc<dyn Authorizer> = Arc::<Person>::clone(person);
         let spec =
-            ServerSpec::new("one", Arc::new(connector)).with_options(plain()).with_authorizer(authorizer);
+            ServerSpec::new("one", Arc::new(connector)).with_options(options).with_authorizer(authorizer);
         let server = bench.supervisor.add(spec).unwrap();
         Self { bench, script, door: Arc::clone(door), person: Arc::clone(person), server }
     }
@@ -411,6 +416,49 @@ async fn a_login_in_vain_refuses_all_who_waited_for_it_and_the_next_call_asks_ag
     assert_eq!(refused(site.call().await).1, "the login panicked");
     *site.person.habit.lock().unwrap() = Habit::Grants(Duration::ZERO);
     site.call().await.unwrap();
+    site.end().await;
+}
+
+/// A server whose connections have broken too often, and that wants other credentials by now.
+async fn broken_and_locked(habit: Habit) -> Site {
+    let door = Arc::new(Door::default());
+    let person = Person::new(&door, habit);
+    let site = Site::with_options(&door, &person, plain().with_park_after(1000));
+    for _ in 0..5 {
+        site.server.call(tool("crash"), CallOptions::default()).await.unwrap_err();
+    }
+    let generation = ready(&site.server).await;
+    door.judge_from_now_on(Some(AuthFailureKind::NeedsAuth));
+    site.server.reconnect(generation);
+    until(&site.server, |status| (status.state == State::NeedsAuth).then_some(())).await;
+    assert_eq!(site.server.status().breaker, BreakerState::Open);
+    site
+}
+
+#[tokio::test(start_paused = true)]
+async fn f060_whoever_needs_a_login_is_asked_although_the_breaker_is_open_and_a_login_closes_it() {
+    let site = broken_and_locked(Habit::Skips(seconds(1))).await;
+    assert_eq!(refused(site.call().await), (CallOutcome::NotSent, "the login was skipped".to_owned()));
+    assert_eq!((site.person.begun(), site.server.status().breaker), (1, BreakerState::Open));
+    *site.person.habit.lock().unwrap() = Habit::Grants(seconds(1));
+    for result in join_all((0..10).map(|_| site.call())).await {
+        result.unwrap();
+    }
+    assert_eq!((site.person.begun(), site.server.status().breaker), (2, BreakerState::Closed));
+    let calls = site.server.status().calls;
+    assert_eq!((calls.succeeded, calls.cancelled), (10, 0));
+    site.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i26_an_open_breaker_refuses_a_call_that_has_come_while_credentials_were_missing() {
+    let site = broken_and_locked(Habit::Sleeps).await;
+    site.door.judge_from_now_on(None);
+    // Before the order is carried out.
+    site.server.wake();
+    let error = site.call().await.unwrap_err();
+    assert!(matches!(error, CallError::CircuitOpen { .. }), "{error:?}");
+    assert_eq!((site.script.log().runs("echo"), site.person.begun()), (0, 0));
     site.end().await;
 }
 
