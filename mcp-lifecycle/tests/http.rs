@@ -176,7 +176,8 @@ async fn serve_a_changing_tool(
                 calls += 1;
                 if request.header(&format!("mcp-param-{wanted}")) == Some("v") {
                     runs += 1;
-                    answer(&mut connection, &request, &json!({"content": []})).await;
+                    answer(&mut connection, &request, &json!({"resultType": "complete", "content": []}))
+                        .await;
                 } else {
                     let error = json!({"code": -32020, "message": "header mismatch"});
                     let error = json!({"jsonrpc": "2.0", "id": request.json()["id"], "error": error});
@@ -322,7 +323,7 @@ fn m86_calls_that_are_refused_together_fetch_the_tools_once() {
                 let method = request.json()["method"].as_str().unwrap().to_owned();
                 let result = match method.as_str() {
                     "tools/list" => json!({"resultType": "complete", "tools": []}),
-                    _ => json!({"content": []}),
+                    _ => json!({"resultType": "complete", "content": []}),
                 };
                 answer(connection, &request, &result).await;
                 asked.push(method);

@@ -28,12 +28,26 @@ impl ResultType {
     ///
     /// MCP 2026-07-28, basic: absent counts as complete, an unknown type makes the result invalid.
     pub fn of(result: &Payload) -> Result<Self, DecodeError> {
+        Self::stated(result).map(|stated| stated.unwrap_or(Self::Complete))
+    }
+
+    /// Reads the `resultType` member of a result; `None` if it is absent or `null`, which means
+    /// [`ResultType::Complete`], but which no modern server should leave to that.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    ///
+    /// # Source
+    ///
+    /// MCP 2026-07-28, schema: a result must have the member.
+    pub fn stated(result: &Payload) -> Result<Option<Self>, DecodeError> {
         #[derive(Deserialize)]
         struct Members {
             #[serde(rename = "resultType")]
             result_type: Option<ResultType>,
         }
-        result.decode::<Members>().map(|members| members.result_type.unwrap_or(Self::Complete))
+        result.decode::<Members>().map(|members| members.result_type)
     }
 }
 
@@ -44,6 +58,10 @@ mod tests {
     #[test]
     fn f118_r108_absent_means_complete_and_unknown_types_are_told_apart() {
         let of = |text: &'static str| ResultType::of(&Payload::from_checked(text.into()));
+        let stated = |text: &'static str| ResultType::stated(&Payload::from_checked(text.into()));
+        assert_eq!(stated("{}"), Ok(None));
+        assert_eq!(stated(r#"{"resultType":null}"#), Ok(None));
+        assert_eq!(stated(r#"{"resultType":"complete"}"#), Ok(Some(ResultType::Complete)));
         assert_eq!(of("{}"), Ok(ResultType::Complete));
         assert_eq!(of(r#"{"resultType":null}"#), Ok(ResultType::Complete));
         assert_eq!(of(r#"{"content":[],"resultType":"complete"}"#), Ok(ResultType::Complete));

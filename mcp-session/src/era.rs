@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -47,6 +48,8 @@ pub(crate) struct Agreed {
     tools: ToolHeaders,
     /// Whether both sides have declared the extension tasks.
     has_tasks: bool,
+    /// Whether it was said that this server leaves the type out of its results.
+    has_told_of_type: AtomicBool,
 }
 
 impl Agreed {
@@ -59,7 +62,8 @@ impl Agreed {
         let is_declared = |extensions: &Entries<_>| extensions.get(extension::TASKS).is_some();
         let has_tasks = declared.extensions.as_ref().is_some_and(is_declared)
             && peer.capabilities.has_extension(extension::TASKS);
-        Self { peer, base, common, tools: ToolHeaders::default(), has_tasks }
+        let (tools, has_told_of_type) = (ToolHeaders::default(), AtomicBool::new(false));
+        Self { peer, base, common, tools, has_tasks, has_told_of_type }
     }
 
     pub(crate) fn peer(&self) -> &PeerInfo {
@@ -280,7 +284,11 @@ impl Agreed {
         if self.peer.era == Era::Legacy {
             return Ok(Reply::Complete(result));
         }
-        match ResultType::of(&result) {
+        let stated = ResultType::stated(&result);
+        if stated == Ok(None) && !self.has_told_of_type.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%method, "the server leaves out of its results what type they have; they count as complete");
+        }
+        match stated.map(|stated| stated.unwrap_or(ResultType::Complete)) {
             Ok(ResultType::Complete) if *method == Method::TOOLS_LIST && self.mirrors(streams) => {
                 Ok(Reply::Complete(self.tools.learn(result, &self.peer.server.name)))
             }

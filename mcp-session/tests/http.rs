@@ -41,8 +41,15 @@ struct Opened<'a> {
     connection: NetConnection,
 }
 
+/// The answer to a request, with the type that a modern result has.
 fn result(request: &NetRequest, result: &Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": request.json()["id"], "result": result})
+    let request = request.json();
+    let mut result = result.clone();
+    if request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28" {
+        let members = result.as_object_mut().unwrap();
+        members.entry("resultType").or_insert("complete".into());
+    }
+    json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
 }
 
 fn error(code: i64, message: &str) -> Value {

@@ -37,8 +37,15 @@ enum Form {
     KnownLength,
 }
 
+/// The answer to a request, with the type that a modern result has.
 fn result(request: &NetRequest, result: &Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": request.json()["id"], "result": result})
+    let request = request.json();
+    let mut result = result.clone();
+    if request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28" {
+        let members = result.as_object_mut().unwrap();
+        members.entry("resultType").or_insert("complete".into());
+    }
+    json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
 }
 
 fn live_bytes(region: &Region<'_, System>) -> usize {

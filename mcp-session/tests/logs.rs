@@ -87,6 +87,25 @@ async fn f098_f021_each_kind_of_fault_is_warned_of_once_and_nothing_received_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn r108_a_modern_server_that_leaves_out_the_type_of_its_results_is_warned_of_once() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    for (it, warnings) in [(legacy().await, 0), (modern().await, 1)] {
+        for _ in 0..3 {
+            let answer = async {
+                let request = it.peer.expect("tools/call").await;
+                it.peer.respond(request.id(), said("done")).await;
+            };
+            let call = it.session.call(CallTool::new("t"), CallOptions::default());
+            tokio::join!(call, answer).0.unwrap();
+        }
+        let warned = lines.at(Level::WARN);
+        assert_eq!(warned.len(), warnings, "{warned:#?}");
+        assert!(warned.iter().all(|line| line.contains("count as complete")), "{warned:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_goes_well_warns_of_nothing() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
