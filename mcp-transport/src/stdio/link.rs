@@ -128,14 +128,23 @@ impl Link {
     }
 
     /// The driver's look at the sending side: flushes, and says what is to be minded.
-    pub(super) fn look(&self, cx: &mut Context<'_>) -> Looked {
+    ///
+    /// Frames that it sees for the first time it leaves for its next turn, which it asks for: a driver that is
+    /// woken by the first of many callers would run before the others, and write for each of them.
+    pub(super) fn look(&self, is_busy: bool, cx: &mut Context<'_>) -> Looked {
         let mut outgoing = self.outgoing();
-        outgoing.on_driver(cx);
+        outgoing.on_driver(is_busy, cx);
         if let Some(closed) = outgoing.closed() {
             return Looked::Closed(closed.clone());
         }
         if outgoing.is_empty() {
             return Looked::Open { notice_by: None };
+        }
+        if outgoing.should_gather() {
+            let notice_by = outgoing.next_deadline();
+            drop(outgoing);
+            cx.waker().wake_by_ref();
+            return Looked::Open { notice_by };
         }
         let flushed = outgoing.poll_flush(cx);
         let (has_line, notice_by) = (outgoing.has_line(), outgoing.next_deadline());

@@ -21,9 +21,12 @@ pub(super) struct Outgoing {
     /// Senders in line for room, oldest first.
     line: Vec<(Ticket, Option<RequestId>)>,
     last_ticket: Ticket,
-    /// Set by a caller that has written by itself, and cleared when the driver looks: a second one
-    /// then queues, so that under load frames gather and are written together.
-    has_written: bool,
+    /// Set by a caller that has written by itself, and when several callers have been answered at once; cleared
+    /// when the driver looks. Who comes meanwhile queues, so that under load frames gather and are written
+    /// together.
+    is_busy: bool,
+    /// Set by the driver that has seen frames in the queue and lets others add theirs before it writes.
+    is_gathering: bool,
     driver: Option<Waker>,
 }
 
@@ -64,7 +67,8 @@ impl Outgoing {
             queue: Queue::new(limits),
             line: Vec::new(),
             last_ticket: 0,
-            has_written: false,
+            is_busy: false,
+            is_gathering: false,
             driver: None,
         }
     }
@@ -108,7 +112,7 @@ impl Outgoing {
         if let Some(ticket) = turn {
             self.line.retain(|(waiting, _)| *waiting != ticket);
         }
-        let is_quiet = self.queue.is_empty() && !std::mem::replace(&mut self.has_written, true);
+        let is_quiet = self.queue.is_empty() && !std::mem::replace(&mut self.is_busy, true);
         let id = message.request_id().cloned();
         let probe = id.clone();
         self.queue.push(Queued { frame: message.frame, id, by });
@@ -160,12 +164,19 @@ impl Outgoing {
         Poll::Ready(Ok(()))
     }
 
-    /// Lets the driver be woken by whatever needs it, and notes that it has looked.
-    pub(super) fn on_driver(&mut self, cx: &Context<'_>) {
-        self.has_written = false;
+    /// Lets the driver be woken by whatever needs it, and notes that it has looked. `is_busy`: several callers
+    /// have just been answered, and may have more to send.
+    pub(super) fn on_driver(&mut self, is_busy: bool, cx: &Context<'_>) {
+        self.is_busy = is_busy;
         if !self.driver.as_ref().is_some_and(|driver| driver.will_wake(cx.waker())) {
             self.driver = Some(cx.waker().clone());
         }
+    }
+
+    /// Whether the driver should give callers a turn before it writes: every first time that it sees frames.
+    pub(super) fn should_gather(&mut self) -> bool {
+        self.is_gathering = !self.is_gathering;
+        self.is_gathering
     }
 
     /// Takes no more frames from now on.
@@ -225,5 +236,53 @@ impl Outgoing {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn offer(outgoing: &mut Outgoing, frame: &'static str) {
+        let message = Outbound::notification(Bytes::from_static(frame.as_bytes()));
+        assert!(matches!(outgoing.offer(message, Room::Common, None, None), Offer::Taken));
+    }
+
+    /// What has been written so far.
+    fn written(pipe: &pipe::Receiver) -> String {
+        let mut bytes = [0; 64];
+        let length = rustix::io::read(pipe, &mut bytes).unwrap_or(0);
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_lone_frame_is_written_at_once_and_more_of_them_together() {
+        let (pipe, far) = pipe::pipe().unwrap();
+        pipe.writable().await.unwrap();
+        let mut outgoing = Outgoing::new(pipe, &StdioLimits::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        outgoing.on_driver(false, &cx);
+        offer(&mut outgoing, "{}");
+        assert_eq!(written(&far), "{}\n");
+        offer(&mut outgoing, "{1}");
+        assert_eq!(written(&far), "", "under load frames gather");
+        assert!(outgoing.should_gather(), "others get their turn before they are written");
+        offer(&mut outgoing, "{2}");
+        assert!(!outgoing.should_gather());
+        assert!(outgoing.poll_flush(&mut cx).is_ready());
+        assert_eq!(written(&far), "{1}\n{2}\n");
+        // Several callers have just been answered.
+        outgoing.on_driver(true, &cx);
+        offer(&mut outgoing, "{3}");
+        assert_eq!(written(&far), "");
+        outgoing.on_driver(false, &cx);
+        assert!(outgoing.should_gather());
+        assert!(!outgoing.should_gather());
+        assert!(outgoing.poll_flush(&mut cx).is_ready());
+        assert_eq!(written(&far), "{3}\n");
+        offer(&mut outgoing, "{4}");
+        assert_eq!(written(&far), "{4}\n");
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct StdioReceive {
     exit: Exit,
     state: State,
     is_at_end: bool,
+    /// Whether the last frames came several at once.
+    is_busy: bool,
     has_warned: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -87,6 +89,7 @@ impl StdioReceive {
             link,
             state: State::Reading,
             is_at_end: false,
+            is_busy: false,
             has_warned: false,
             timer: None,
         }
@@ -203,7 +206,7 @@ impl StdioReceive {
 
     /// Looks at the sending side, which this half also drives.
     fn look(&mut self, cx: &mut Context<'_>) -> Result<Option<Instant>, CloseReason> {
-        match self.link.look(cx) {
+        match self.link.look(std::mem::take(&mut self.is_busy), cx) {
             Looked::Open { notice_by } => Ok(notice_by),
             Looked::Closed(closed) => match closed.reason() {
                 // The peer may have ended, or still have answers under way.
@@ -226,6 +229,7 @@ impl StdioReceive {
         for _ in 0..MAX_READS {
             let fault = self.take_frames(into).err();
             if into.len() > before {
+                self.is_busy = into.len() > before + 1;
                 // A fault comes up again with the next poll.
                 return Poll::Ready(Ok(()));
             }
