@@ -8,8 +8,12 @@ use crate::transport::{Broken, BrokenWhy, Inbound};
 /// Largest piece that is read at once, in bytes: the usual capacity of a pipe.
 const MAX_READ: usize = 64 * 1024;
 
-/// First piece that is read, in bytes; doubled whenever a read fills it. Idle connections stay small.
-const MIN_READ: usize = 8 * 1024;
+/// First piece that is read, in bytes; doubled whenever a read fills it.
+const MIN_READ: usize = 2 * 1024;
+
+/// Largest buffer that is kept while nothing comes, in bytes: idle connections stay small, and one that
+/// merely waits for its next answer needs no new buffer for that.
+const MAX_IDLE: usize = 4 * 1024;
 
 /// Frames from this size on, in bytes, leave together with their buffer. Smaller ones are copied, so
 /// that a frame that somebody keeps never pins a buffer many times its size.
@@ -204,6 +208,15 @@ impl Framer {
             self.buffer.reserve_exact(length.max(self.read_size).min(room.max(MIN_READ)));
         }
         &mut self.buffer
+    }
+
+    /// Nothing more can be read for now: gives a large buffer back if nothing is left in it.
+    pub(crate) fn rest(&mut self) {
+        if self.start >= self.buffer.len() && self.buffer.capacity() > MAX_IDLE {
+            self.buffer = Vec::new();
+            self.consume(0);
+            self.read_size = MIN_READ;
+        }
     }
 
     /// Takes the next complete line that is not blank.
@@ -588,6 +601,24 @@ mod tests {
         assert!(
             matches!(framer.next_frame(), Ok(Some(Inbound::Message { frame, .. })) if &frame[..] == b"{3}")
         );
+    }
+
+    #[test]
+    fn a_large_buffer_is_given_back_once_it_is_empty_and_nothing_comes() {
+        let mut framer = Framer::new(1024 * 1024);
+        let line = format!("{{\"{}\"}}\n", "x".repeat(HAND_OVER / 2));
+        framer.push(&line.as_bytes()[..line.len() - 1]);
+        framer.rest();
+        framer.push(b"\n");
+        assert!(framer.next_frame().unwrap().is_some(), "what has come is kept");
+        framer.rest();
+        assert_eq!(framer.buffer.capacity(), 0);
+        assert_eq!(framer.buffer().capacity(), MIN_READ);
+        let address = framer.buffer().as_ptr();
+        framer.push(b"{1}\n");
+        assert!(framer.next_frame().unwrap().is_some());
+        framer.rest();
+        assert_eq!(framer.buffer().as_ptr(), address, "a small one stays");
     }
 
     fn line() -> impl Strategy<Value = Vec<u8>> {

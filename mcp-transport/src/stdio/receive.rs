@@ -124,8 +124,11 @@ impl StdioReceive {
         let Some(pipe) = incoming.as_mut() else { return Poll::Ready(Ok(Read::End)) };
         let buffer = self.framer.buffer();
         let State::Draining { left, .. } = &mut self.state else {
-            let length = ready!(pin!(pipe.read_buf(buffer)).poll(cx))?;
-            return Poll::Ready(Ok(if length > 0 { Read::Bytes } else { Read::End }));
+            let Poll::Ready(read) = pin!(pipe.read_buf(buffer)).poll(cx) else {
+                self.framer.rest();
+                return Poll::Pending;
+            };
+            return Poll::Ready(Ok(if read? > 0 { Read::Bytes } else { Read::End }));
         };
         Poll::Ready(match rustix::io::read(&*pipe, spare_capacity(buffer)) {
             Ok(length) if length > 0 && *left > 0 => {
