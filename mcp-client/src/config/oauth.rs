@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use mcp_transport::auth::{ApplicationType, Legacy, OAuthSettings, PkceMetadata, ResourceParameter};
+use mcp_transport::auth::{ApplicationType, Dpop, Legacy, OAuthSettings, PkceMetadata, ResourceParameter};
 
 use super::choice::{Choice, choice};
 use super::credentials::Credentials;
@@ -63,6 +63,7 @@ impl<'a> EntryReader<'a> {
             }
             "clientMetadataUrl" => settings.client_metadata_url = Some(self.text(member, place)?),
             "clientName" => settings.client_name = self.text(member, place)?,
+            "dpop" => settings.dpop = choice(raw, place, DPOP)?,
             "extraAuthorizationParams" => {
                 let parameters = self.variables(member, place)?;
                 settings.extra_parameters =
@@ -91,6 +92,11 @@ impl<'a> EntryReader<'a> {
 const APPLICATION_TYPES: Choice<ApplicationType> = Choice {
     of: &[("native", ApplicationType::Native), ("web", ApplicationType::Web)],
     listed: "\"native\" and \"web\"",
+};
+
+const DPOP: Choice<Dpop> = Choice {
+    of: &[("off", Dpop::Off), ("required", Dpop::Required), ("whenOffered", Dpop::WhenOffered)],
+    listed: "\"off\", \"required\" and \"whenOffered\"",
 };
 
 const LEGACY: Choice<Legacy> =
@@ -138,7 +144,7 @@ mod tests {
             "clientName": "Me", "applicationType": "web", "issuer": "https://as", "scopes": ["b", "a", "b"],
             "resource": "https://r", "trustedResource": "https://t", "redirectUri": "http://localhost:7000/x",
             "callbackPort": 7000, "timeout": "90s", "pkceMetadata": "lenient", "allowMissingIssuer": true,
-            "allowUnencrypted": true, "offlineAccess": false, "legacy": "off",
+            "allowUnencrypted": true, "offlineAccess": false, "legacy": "off", "dpop": "required",
             "extraAuthorizationParams": {"access_type": "offline"}}}"#;
         let settings = address(entry).oauth_settings().unwrap();
         let client = settings.client.as_ref().unwrap();
@@ -153,6 +159,7 @@ mod tests {
         assert_eq!(settings.redirect.uri.as_deref(), Some("http://localhost:7000/x"));
         assert_eq!((settings.redirect.port, settings.login_limit), (Some(7000), Duration::from_secs(90)));
         assert_eq!((settings.pkce_metadata, settings.legacy), (PkceMetadata::Lenient, Legacy::Off));
+        assert_eq!(settings.dpop, Dpop::Required);
         assert!(settings.allows_missing_issuer && settings.allows_unencrypted);
         assert!(!settings.asks_offline_access);
         assert_eq!(settings.extra_parameters, [("access_type".to_owned(), "offline".to_owned())]);
@@ -195,6 +202,7 @@ mod tests {
                 r#""oauth.tokenEndpointAuthMethod" needs a "clientId"; add what is missing"#,
             ),
             (r#"{"legacy": "on"}"#, r#""oauth.legacy" must be one of "auto" and "off""#),
+            (r#"{"dpop": "on"}"#, r#""oauth.dpop" must be one of "off", "required" and "whenOffered""#),
             (r#"{"callbackPort": 70000}"#, r#""oauth.callbackPort" must be a whole number from 1 to 65535"#),
             (r#"{"timeout": "0s"}"#, r#""oauth.timeout" must be more than zero"#),
             (
