@@ -2,7 +2,7 @@ use bytes::Bytes;
 
 use crate::error::ErrorObject;
 use crate::id::RequestId;
-use crate::json::scan::ScanFault;
+use crate::json::scan::{ScanFault, Text};
 use crate::members::{Batch, Id, Members};
 use crate::method::Method;
 use crate::payload::Payload;
@@ -104,11 +104,11 @@ pub(crate) const MAX_BATCH: usize = 100;
 ///
 /// JSON-RPC 2.0, sections 4 to 6; MCP 2026-07-28, basic.
 pub fn parse_frame(frame: &Bytes) -> Result<Frame, EnvelopeError> {
-    let text = std::str::from_utf8(frame).map_err(|error| {
-        let fault = EnvelopeFault::malformed(frame, error.valid_up_to());
+    let text = Text::check(frame).map_err(|at| {
+        let fault = EnvelopeFault::malformed(frame, at);
         EnvelopeError { id: sniff_id(frame), fault }
     })?;
-    if !text.trim_ascii_start().starts_with('[') {
+    if !frame.trim_ascii_start().starts_with(b"[") {
         return parse_message(frame, text).map(Frame::Single);
     }
     let batch = Batch::read(text).map_err(|fault| {
@@ -118,24 +118,24 @@ pub fn parse_frame(frame: &Bytes) -> Result<Frame, EnvelopeError> {
     if batch.length == 0 || batch.length > MAX_BATCH {
         return Err(EnvelopeError { id: None, fault: EnvelopeFault::BatchSize(batch.length) });
     }
-    let read = |entry: &&str| parse_message(&frame.slice_ref(entry.as_bytes()), entry);
+    let read = |entry: &&[u8]| parse_message(&frame.slice_ref(entry), text.part(entry));
     Ok(Frame::Batch(batch.entries.iter().map(read).collect()))
 }
 
 /// Reads one message: the bytes of `frame`, which are `text`.
-fn parse_message(frame: &Bytes, text: &str) -> Result<Message, EnvelopeError> {
+fn parse_message(frame: &Bytes, text: Text<'_>) -> Result<Message, EnvelopeError> {
     let fail = |fault| EnvelopeError { id: sniff_id(frame), fault };
     let members = Members::read(text).map_err(|fault| fail(EnvelopeFault::of(frame, fault)))?;
     if !members.is_version_2 {
         return Err(fail(EnvelopeFault::Version));
     }
-    let payload = |raw: &str| Payload::from_checked(frame.slice_ref(raw.as_bytes()));
-    let params = |raw: Option<&str>| raw.filter(|raw| *raw != "null").map_or(Payload::EMPTY, payload);
+    let payload = |raw: &[u8]| Payload::from_checked(frame.slice_ref(raw));
+    let params = |raw: Option<&[u8]>| raw.filter(|raw| *raw != b"null").map_or(Payload::EMPTY, payload);
     // `null` beside the other member of a response is common among sloppy servers and says nothing.
     let (result, error) = match (members.result, members.error) {
-        (Some(result), Some("null")) => (Some(result), None),
-        (Some("null"), Some(error)) => (None, Some(error)),
-        (result, error) => (result, error.filter(|error| *error != "null")),
+        (Some(result), Some(b"null")) => (Some(result), None),
+        (Some(b"null"), Some(error)) => (None, Some(error)),
+        (result, error) => (result, error.filter(|error| *error != b"null")),
     };
     match (members.method, members.id, result, error) {
         (Some(method), Id::Read(id), None, None) => {
@@ -148,15 +148,15 @@ fn parse_message(frame: &Bytes, text: &str) -> Result<Message, EnvelopeError> {
             Ok(Message::Response { id: Some(id), outcome: Ok(payload(result)) })
         }
         (None, id, None, Some(error)) => {
-            Ok(Message::Response { id: id.read(), outcome: Err(read_error(error)) })
+            Ok(Message::Response { id: id.read(), outcome: Err(read_error(&payload(error))) })
         }
         _ => Err(fail(EnvelopeFault::Ambiguous)),
     }
 }
 
 /// Reads an error object, however odd: a call must end with an error even if that error is malformed.
-fn read_error(raw: &str) -> ErrorObject {
-    crate::payload::decode(raw).unwrap_or_else(|_| {
+fn read_error(error: &Payload) -> ErrorObject {
+    error.decode().unwrap_or_else(|_| {
         ErrorObject::new(crate::code::INTERNAL_ERROR, "the server sent a malformed error")
     })
 }

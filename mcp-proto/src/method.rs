@@ -45,10 +45,14 @@ macro_rules! methods {
             /// Takes a name as received; known names are not copied.
             #[must_use]
             pub fn from_wire(name: &str) -> Self {
-                match name {
-                    $($name => Self::$constant,)*
-                    other => Self(Cow::Owned(other.to_owned())),
-                }
+                Self::known(name.as_bytes()).unwrap_or_else(|| Self(Cow::Owned(name.to_owned())))
+            }
+
+            fn known(name: &[u8]) -> Option<Self> {
+                $(if name == $name.as_bytes() {
+                    return Some(Self::$constant);
+                })*
+                None
             }
 
             fn usage(&self) -> Option<Usage> {
@@ -144,6 +148,11 @@ methods! {
 }
 
 impl Method {
+    /// As [`from_wire`](Self::from_wire), of a name that is known to be UTF-8.
+    pub(crate) fn of_checked(name: &[u8]) -> Self {
+        Self::known(name).unwrap_or_else(|| Self(Cow::Owned(String::from_utf8_lossy(name).into_owned())))
+    }
+
     /// The name on the wire.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -136,6 +136,36 @@ proptest! {
     }
 
     #[test]
+    fn neither_blanks_nor_escapes_nor_the_order_of_its_members_change_a_message(
+        message in prop::sample::select(vec![
+            vec![("jsonrpc", r#""2.0""#), ("id", "4711"), ("result", r#"{"a":[1,"b"]}"#)],
+            vec![("jsonrpc", r#""2.0""#), ("id", r#""a""#), ("error", r#"{"code":1,"message":"m"}"#), ("result", "null")],
+            vec![("jsonrpc", r#""2.0""#), ("method", r#""notifications/message""#), ("params", r#"{"level":"info"}"#)],
+            vec![("jsonrpc", r#""2.0""#), ("method", r#""ping""#), ("id", "-1"), ("more", "[]")],
+            vec![("jsonrpc", r#""1.0""#), ("id", "1"), ("result", "{}")],
+            vec![("jsonrpc", r#""2.0""#), ("id", "1"), ("id", "1"), ("result", "{}")],
+        ]).prop_shuffle(),
+        blanks in prop::collection::vec(prop::sample::select(vec!["", "", " ", "\t\n"]), 32),
+        escaped in prop::collection::vec(any::<bool>(), 8),
+    ) {
+        let mut blanks = blanks.into_iter();
+        let mut blank = || blanks.next().unwrap();
+        let (mut plain, mut odd) = (String::new(), blank().to_owned());
+        for (index, (name, value)) in message.iter().enumerate() {
+            let comma = if index == 0 { "{" } else { "," };
+            plain.push_str(&format!("{comma}\"{name}\":{value}"));
+            let name = match (escaped[index], name.as_bytes()) {
+                (true, [first, rest @ ..]) => format!("\\u{first:04x}{}", std::str::from_utf8(rest).unwrap()),
+                _ => name.to_string(),
+            };
+            odd.push_str(&[comma, blank(), "\"", &name, "\"", blank(), ":", blank(), value, blank()].concat());
+        }
+        let read = |text: String| parse_frame(&Bytes::from(text)).map_err(|error| (error.id, error.fault.to_string().len() > 40));
+        odd.push('}');
+        prop_assert_eq!(read(odd), read(plain + "}"));
+    }
+
+    #[test]
     fn a_frame_has_no_line_break_whatever_it_holds(params in any_object(), text in "[\n\r\t\u{2028}a\"\\\\]{0,9}") {
         let pretty = RawJson::from_text(serde_json::to_string_pretty(&params).unwrap()).unwrap();
         let params = serde_json::json!({ "text": text });

@@ -7,4 +7,5 @@ pub(crate) mod plain;
 pub(crate) mod raw_text;
 pub(crate) mod reader;
 pub(crate) mod scan;
+mod value;
 pub(crate) mod writer;

@@ -1,15 +1,38 @@
 use std::borrow::Cow;
 
-use memchr::memchr;
-
-use crate::json::plain::{has_controls, length_without_controls, plain_length};
-use crate::payload::MAX_DEPTH;
+use crate::json::plain::{has_controls, is_plain_ascii};
+use crate::json::value;
 
 /// Why a text is no JSON, and where: so many bytes from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanFault {
     Malformed(usize),
     TooDeep,
+}
+
+/// Bytes that are known to be UTF-8.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Text<'a> {
+    bytes: &'a [u8],
+    /// Whether there may be any character that must not be inside of a text. Most frames have none, and
+    /// are then not looked through for them text by text.
+    has_controls: bool,
+}
+
+impl<'a> Text<'a> {
+    /// Looks at all bytes; the error is how many of them are UTF-8.
+    pub(crate) fn check(bytes: &'a [u8]) -> Result<Self, usize> {
+        if is_plain_ascii(bytes) {
+            return Ok(Self { bytes, has_controls: false });
+        }
+        std::str::from_utf8(bytes).map_err(|error| error.valid_up_to())?;
+        Ok(Self { bytes, has_controls: has_controls(bytes) })
+    }
+
+    /// A value that was found in it.
+    pub(crate) fn part(self, bytes: &'a [u8]) -> Self {
+        Self { bytes, ..self }
+    }
 }
 
 /// Reads forward through one JSON text, and checks each byte it passes.
@@ -22,68 +45,37 @@ pub(crate) enum ScanFault {
 /// RFC 8259.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {
-    text: &'a str,
+    text: Text<'a>,
     at: usize,
     depth: usize,
-    /// One bit for each open level, the innermost last: whether it is an object.
-    objects: u128,
-    /// Whether there is any character that must not be inside of a text. Most frames have none, and are
-    /// then not looked through for them text by text.
-    has_controls: bool,
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, objects: 0, has_controls: has_controls(text) }
+    pub(crate) fn new(text: Text<'a>) -> Self {
+        Self { text, at: 0, depth: 0 }
     }
 
     /// The value that comes next, without the blanks around it.
-    pub(crate) fn value(&mut self) -> Result<&'a str, ScanFault> {
-        self.skip_blanks();
-        let (start, outside) = (self.at, self.depth);
-        loop {
-            self.skip_blanks();
-            let is_open = match self.peek() {
-                Some(b'{') => self.open_object()? && self.skip_name().map(|()| true)?,
-                Some(b'[') => self.open_array()?,
-                Some(b'"') => self.string().map(|_| false)?,
-                Some(b'-' | b'0'..=b'9') => self.number().map(|()| false)?,
-                Some(b't') => self.word("true").map(|()| false)?,
-                Some(b'f') => self.word("false").map(|()| false)?,
-                Some(b'n') => self.word("null").map(|()| false)?,
-                _ => return Err(self.malformed()),
-            };
-            if !is_open && !self.go_on(outside)? {
-                return self.text.get(start..self.at).ok_or_else(|| self.malformed());
-            }
-        }
-    }
-
-    /// Goes to the next value inside what was opened beyond the level `outside`; `false` when all of it
-    /// has been closed.
-    fn go_on(&mut self, outside: usize) -> Result<bool, ScanFault> {
-        while self.depth > outside {
-            if self.is_in_object() {
-                if self.next_member()? {
-                    self.skip_name()?;
-                    return Ok(true);
-                }
-            } else if self.next_entry()? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], ScanFault> {
+        self.peek();
+        let start = self.at;
+        let end_of_value =
+            if self.text.has_controls { value::end_of_value::<true> } else { value::end_of_value::<false> };
+        self.at = end_of_value(self.text.bytes, start, self.depth)?;
+        Ok(self.since(start))
     }
 
     /// Enters an object; `false` when it is empty, and left at once.
     pub(crate) fn open_object(&mut self) -> Result<bool, ScanFault> {
-        self.open(b'{', 1)?;
+        self.take(b'{')?;
+        self.depth += 1;
         Ok(!self.is_closed_by(b'}'))
     }
 
     /// Enters an array; `false` when it is empty, and left at once.
     pub(crate) fn open_array(&mut self) -> Result<bool, ScanFault> {
-        self.open(b'[', 0)?;
+        self.take(b'[')?;
+        self.depth += 1;
         Ok(!self.is_closed_by(b']'))
     }
 
@@ -98,55 +90,66 @@ impl<'a> Scanner<'a> {
     }
 
     /// The name of a member; the value comes next.
-    pub(crate) fn name(&mut self) -> Result<Quoted<'a>, ScanFault> {
-        self.skip_blanks();
-        let start = self.at;
-        let is_plain = self.string()?;
-        let name = Quoted { text: self.since(start)?, is_plain };
-        self.skip_blanks();
+    pub(crate) fn name(&mut self) -> Result<Cow<'a, [u8]>, ScanFault> {
+        let name = self.quoted()?;
         self.take(b':')?;
-        Ok(name)
+        name.ok_or(self.malformed())
+    }
+
+    /// What the text that comes next means; `None` if it has a lone surrogate.
+    pub(crate) fn quoted(&mut self) -> Result<Option<Cow<'a, [u8]>>, ScanFault> {
+        self.peek();
+        let start = self.at;
+        if let Some(plain) = value::plain_text(self.text.bytes, start, self.text.has_controls) {
+            self.at += plain.len() + 2;
+            return Ok(Some(Cow::Borrowed(plain)));
+        }
+        let end_of_text =
+            if self.text.has_controls { value::end_of_text::<true> } else { value::end_of_text::<false> };
+        self.at = end_of_text(self.text.bytes, start)?;
+        let meaning = serde_json::from_slice::<String>(self.since(start));
+        Ok(meaning.ok().map(|text| Cow::Owned(text.into_bytes())))
+    }
+
+    /// Goes behind `expected` if exactly that comes next.
+    #[inline]
+    pub(crate) fn passes(&mut self, expected: &[u8]) -> bool {
+        let comes_next = self.rest().starts_with(expected);
+        if comes_next {
+            self.at += expected.len();
+        }
+        comes_next
+    }
+
+    /// Goes as far behind what comes next as `find` says, and answers what it has found.
+    #[inline]
+    pub(crate) fn pass<T>(&mut self, find: impl FnOnce(&[u8]) -> Option<(T, usize)>) -> Option<T> {
+        let (found, length) = find(self.rest())?;
+        self.at += length;
+        Some(found)
     }
 
     /// Whether nothing but blanks is left.
     pub(crate) fn is_at_end(&mut self) -> bool {
-        self.skip_blanks();
-        self.at == self.text.len()
+        self.peek().is_none()
     }
 
-    /// The byte that comes next.
-    pub(crate) fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    pub(crate) fn skip_blanks(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
-        }
+    /// The next byte that is no blank, without taking it.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        self.at = value::skip_blanks(self.text.bytes, self.at);
+        self.text.bytes.get(self.at).copied()
     }
 
     pub(crate) fn malformed(&self) -> ScanFault {
         ScanFault::Malformed(self.at)
     }
 
-    fn open(&mut self, bracket: u8, object: u128) -> Result<(), ScanFault> {
-        self.take(bracket)?;
-        self.depth += 1;
-        self.objects = self.objects << 1 | object;
-        if self.depth > MAX_DEPTH { Err(ScanFault::TooDeep) } else { Ok(()) }
-    }
-
-    fn is_in_object(&self) -> bool {
-        self.objects & 1 == 1
-    }
-
     fn is_closed_by(&mut self, bracket: u8) -> bool {
-        self.skip_blanks();
         let is_closed = self.peek() == Some(bracket);
         if is_closed {
             self.at += 1;
             self.depth -= 1;
-            self.objects >>= 1;
         }
         is_closed
     }
@@ -166,114 +169,12 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn word(&mut self, word: &str) -> Result<(), ScanFault> {
-        if !self.rest().starts_with(word.as_bytes()) {
-            return Err(self.malformed());
-        }
-        self.at += word.len();
-        Ok(())
-    }
-
-    fn number(&mut self) -> Result<(), ScanFault> {
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        match self.peek() {
-            Some(b'0') => self.at += 1,
-            _ => self.digits()?,
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        Ok(())
-    }
-
-    /// One digit or more.
-    fn digits(&mut self) -> Result<(), ScanFault> {
-        let start = self.at;
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
-        }
-        if self.at == start { Err(self.malformed()) } else { Ok(()) }
-    }
-
-    fn skip_name(&mut self) -> Result<(), ScanFault> {
-        self.skip_blanks();
-        self.string()?;
-        self.skip_blanks();
-        self.take(b':')
-    }
-
-    /// A text with its quotes; answers whether it has no escapes.
-    fn string(&mut self) -> Result<bool, ScanFault> {
-        self.take(b'"')?;
-        let mut is_plain = true;
-        loop {
-            let rest = self.rest();
-            self.at += if self.has_controls { plain_length(rest) } else { length_without_controls(rest) };
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(is_plain);
-                }
-                Some(b'\\') => self.escape()?,
-                _ => return Err(self.malformed()),
-            }
-            is_plain = false;
-        }
-    }
-
-    fn escape(&mut self) -> Result<(), ScanFault> {
-        let length = match self.rest() {
-            [_, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => 2,
-            [_, b'u', digits @ ..]
-                if digits.get(..4).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit)) =>
-            {
-                6
-            }
-            _ => return Err(self.malformed()),
-        };
-        self.at += length;
-        Ok(())
-    }
-
-    fn since(&self, start: usize) -> Result<&'a str, ScanFault> {
-        self.text.get(start..self.at).ok_or_else(|| self.malformed())
+    fn since(&self, start: usize) -> &'a [u8] {
+        self.text.bytes.get(start..self.at).unwrap_or_default()
     }
 
     fn rest(&self) -> &'a [u8] {
-        self.text.as_bytes().get(self.at..).unwrap_or_default()
-    }
-}
-
-/// A text as it stands, with its quotes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Quoted<'a> {
-    text: &'a str,
-    is_plain: bool,
-}
-
-impl<'a> Quoted<'a> {
-    /// What is in quotes; `None` if `value` is no text.
-    pub(crate) fn of(value: &'a str) -> Option<Self> {
-        let is_plain = memchr(b'\\', value.as_bytes()).is_none();
-        value.starts_with('"').then_some(Self { text: value, is_plain })
-    }
-
-    /// What it means; `None` if it has a lone surrogate.
-    pub(crate) fn meaning(self) -> Option<Cow<'a, str>> {
-        if self.is_plain {
-            return self.text.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed);
-        }
-        serde_json::from_str(self.text).ok().map(Cow::Owned)
+        self.text.bytes.get(self.at..).unwrap_or_default()
     }
 }
 
@@ -286,9 +187,9 @@ mod tests {
 
     /// The one value that `text` is, if it is one.
     fn whole(text: &str) -> Result<&str, ScanFault> {
-        let mut scanner = Scanner::new(text);
+        let mut scanner = Scanner::new(Text::check(text.as_bytes()).unwrap());
         let value = scanner.value()?;
-        if scanner.is_at_end() { Ok(value) } else { Err(scanner.malformed()) }
+        if scanner.is_at_end() { Ok(std::str::from_utf8(value).unwrap()) } else { Err(scanner.malformed()) }
     }
 
     #[track_caller]

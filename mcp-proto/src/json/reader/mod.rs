@@ -13,12 +13,9 @@ use serde_json::de::StrRead;
 
 pub(crate) use self::error::{ReadError, meaning_of};
 use self::inside::Inside;
-use crate::json::plain::length_without_controls;
+use crate::json::plain::{length_without_controls, plain_integer};
 use crate::json::raw_text::RawText;
 use crate::payload::MAX_DEPTH;
-
-/// Integers of so many digits are read here: none of them is too large for 64 bits.
-const PLAIN_DIGITS: usize = 18;
 
 /// Reads forward through one JSON text, as the types ask for it.
 ///
@@ -126,24 +123,30 @@ impl<'de> Reader<'de> {
     }
 
     /// Passes over a text; answers whether it has no escapes.
-    #[inline]
+    #[inline(always)]
     fn pass_text(&mut self) -> Result<bool, ReadError> {
-        let mut is_plain = true;
         // Its first quote.
         self.at += 1;
-        loop {
-            let rest = self.rest();
+        let rest = self.rest();
+        let length = length_without_controls(rest);
+        self.at += length + 1;
+        let is_plain = rest.get(length) == Some(&b'"');
+        if !is_plain {
+            self.pass_escaped(rest.get(length..).unwrap_or_default())?;
+        }
+        Ok(is_plain)
+    }
+
+    /// Passes over what is left of a text that goes on with an escape: `rest`, whose first byte is taken.
+    fn pass_escaped(&mut self, mut rest: &[u8]) -> Result<(), ReadError> {
+        while rest.first() == Some(&b'\\') {
+            self.at += 1;
+            rest = rest.get(2..).unwrap_or_default();
             let length = length_without_controls(rest);
             self.at += length + 1;
-            match rest.get(length) {
-                Some(b'"') => return Ok(is_plain),
-                Some(b'\\') => {
-                    self.at += 1;
-                    is_plain = false;
-                }
-                _ => return Err(ReadError::SYNTAX),
-            }
+            rest = rest.get(length..).unwrap_or_default();
         }
+        if rest.first() == Some(&b'"') { Ok(()) } else { Err(ReadError::SYNTAX) }
     }
 
     /// Hands a text to `visitor`.
@@ -151,6 +154,17 @@ impl<'de> Reader<'de> {
     fn read_text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, ReadError> {
         let start = self.at;
         let is_plain = self.pass_text()?;
+        self.text_since(start, is_plain, visitor)
+    }
+
+    /// Hands the text that was passed over since `start` to `visitor`.
+    #[inline]
+    fn text_since<V: Visitor<'de>>(
+        &self,
+        start: usize,
+        is_plain: bool,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
         if is_plain {
             let inner = self.text.get(start + 1..self.at - 1).ok_or(ReadError::SYNTAX)?;
             return visitor.visit_borrowed_str(inner);
@@ -167,23 +181,9 @@ impl<'de> Reader<'de> {
 
     /// Takes an integer that is nothing but a few digits.
     fn plain_integer(&mut self) -> Option<u64> {
-        let rest = self.rest();
-        let mut number = 0;
-        let mut length = 0;
-        while let Some(byte @ b'0'..=b'9') = rest.get(length) {
-            number = number * 10 + u64::from(byte - b'0');
-            length += 1;
-            if length > PLAIN_DIGITS {
-                return None;
-            }
-        }
-        let is_other = matches!(rest.get(length), Some(b'.' | b'e' | b'E'));
-        let has_idle_zero = length > 1 && rest.first() == Some(&b'0');
-        if length == 0 || is_other || has_idle_zero {
-            return None;
-        }
+        let (number, length) = plain_integer(self.rest())?;
         self.at += length;
-        Some(number)
+        Some(number.unsigned_abs())
     }
 
     #[inline]
