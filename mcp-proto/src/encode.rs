@@ -7,6 +7,7 @@ use crate::entries::Entries;
 use crate::error::ErrorObject;
 use crate::id::RequestId;
 use crate::input_required::InputAnswers;
+use crate::json::plain::has_controls;
 use crate::json::writer::write_json;
 use crate::meta_key;
 use crate::method::Method;
@@ -18,7 +19,7 @@ use crate::payload::{DecodeError, Payload};
 /// differs from call to call is added to a clone, but for the progress token, which is the id.
 #[derive(Debug, Clone, Default)]
 pub struct MetaMembers {
-    text: Vec<u8>,
+    text: String,
     asks_progress: bool,
 }
 
@@ -26,7 +27,7 @@ impl MetaMembers {
     /// No members: requests carry no `_meta` at all.
     #[must_use]
     pub const fn new() -> Self {
-        Self { text: Vec::new(), asks_progress: false }
+        Self { text: String::new(), asks_progress: false }
     }
 
     /// Asks for progress too: each request carries its own id as `progressToken`, the last member.
@@ -45,10 +46,10 @@ impl MetaMembers {
         let length = self.text.len();
         let mut write = || {
             if length > 0 {
-                self.text.push(b',');
+                self.text.push(',');
             }
             write_json(&mut self.text, key)?;
-            self.text.push(b':');
+            self.text.push(':');
             write_json(&mut self.text, value)
         };
         write().inspect_err(|_| self.text.truncate(length))
@@ -57,8 +58,8 @@ impl MetaMembers {
     /// The names of all members, that of the progress token among them.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let text = [b"{", self.text.as_slice(), b"}"].concat();
-        let members: Entries<IgnoredAny> = serde_json::from_slice(&text).unwrap_or_default();
+        let text = ["{", self.text.as_str(), "}"].concat();
+        let members: Entries<IgnoredAny> = serde_json::from_str(&text).unwrap_or_default();
         let token = self.asks_progress.then(|| meta_key::PROGRESS_TOKEN.to_owned());
         members.into_iter().map(|(name, _)| name).chain(token).collect()
     }
@@ -84,11 +85,11 @@ pub fn encode_request<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(224 + meta.text.len());
+    let mut out = String::with_capacity(224 + meta.text.len());
     write_head(&mut out, id, method)?;
     let token = if meta.asks_progress { Some(id) } else { None };
     write_params(&mut out, params, meta, token)?;
-    out.push(b'}');
+    out.push('}');
     Ok(finish(out))
 }
 
@@ -112,27 +113,28 @@ pub fn encode_round(
     id: &RequestId,
     answers: &InputAnswers,
 ) -> Result<Bytes, DecodeError> {
-    let mut head = Vec::with_capacity(96);
+    let mut head = String::with_capacity(96);
     write_head(&mut head, first_id, method)?;
-    head.push(b'{');
-    let mut token = Vec::with_capacity(40);
+    head.push('{');
+    let mut token = String::with_capacity(40);
     write_token(&mut token, first_id)?;
-    token.extend_from_slice(b"}}}");
-    let params = first.strip_prefix(head.as_slice()).and_then(|params| params.strip_suffix(token.as_slice()));
+    token.push_str("}}}");
+    let params = first.strip_prefix(head.as_bytes()).and_then(|params| params.strip_suffix(token.as_bytes()));
+    let params = params.and_then(|params| std::str::from_utf8(params).ok());
     let params =
         params.ok_or_else(|| DecodeError::about("the frame is not the first round of the request"))?;
 
-    let mut out = Vec::with_capacity(first.len() + 128);
+    let mut out = String::with_capacity(first.len() + 128);
     write_head(&mut out, id, method)?;
     write_json(&mut out, answers)?;
     // What follows goes into the object that was just written.
     out.pop();
-    if out.last() != Some(&b'{') {
-        out.push(b',');
+    if !out.ends_with('{') {
+        out.push(',');
     }
-    out.extend_from_slice(params);
+    out.push_str(params);
     write_token(&mut out, id)?;
-    out.extend_from_slice(b"}}}");
+    out.push_str("}}}");
     Ok(finish(out))
 }
 
@@ -146,24 +148,24 @@ pub fn encode_notification<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(128 + meta.text.len());
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
+    let mut out = String::with_capacity(128 + meta.text.len());
+    out.push_str("{\"jsonrpc\":\"2.0\",\"method\":");
     write_json(&mut out, method.as_str())?;
-    out.extend_from_slice(b",\"params\":");
+    out.push_str(",\"params\":");
     write_params(&mut out, params, meta, None)?;
-    out.push(b'}');
+    out.push('}');
     Ok(finish(out))
 }
 
 /// Writes a successful answer to a request of the server.
 #[must_use]
 pub fn encode_result(id: &RequestId, result: &Payload) -> Bytes {
-    let mut out = Vec::with_capacity(48 + result.as_bytes().len());
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    let mut out = String::with_capacity(48 + result.as_bytes().len());
+    out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     write_id(&mut out, id);
-    out.extend_from_slice(b",\"result\":");
-    out.extend_from_slice(result.as_bytes());
-    out.push(b'}');
+    out.push_str(",\"result\":");
+    out.push_str(result.as_str());
+    out.push('}');
     finish(out)
 }
 
@@ -173,50 +175,50 @@ pub fn encode_result(id: &RequestId, result: &Payload) -> Bytes {
 ///
 /// `error` has no JSON form.
 pub fn encode_error(id: &RequestId, error: &ErrorObject) -> Result<Bytes, DecodeError> {
-    let mut out = Vec::with_capacity(128);
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    let mut out = String::with_capacity(128);
+    out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     write_id(&mut out, id);
-    out.extend_from_slice(b",\"error\":");
+    out.push_str(",\"error\":");
     write_json(&mut out, error)?;
-    out.push(b'}');
+    out.push('}');
     Ok(finish(out))
 }
 
 /// Writes a request up to its parameters.
-fn write_head(out: &mut Vec<u8>, id: &RequestId, method: &Method) -> Result<(), DecodeError> {
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+fn write_head(out: &mut String, id: &RequestId, method: &Method) -> Result<(), DecodeError> {
+    out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     write_json(out, id)?;
-    out.extend_from_slice(b",\"method\":");
+    out.push_str(",\"method\":");
     write_json(out, method.as_str())?;
-    out.extend_from_slice(b",\"params\":");
+    out.push_str(",\"params\":");
     Ok(())
 }
 
-fn write_token(out: &mut Vec<u8>, id: &RequestId) -> Result<(), DecodeError> {
-    out.extend_from_slice(b"\"progressToken\":");
+fn write_token(out: &mut String, id: &RequestId) -> Result<(), DecodeError> {
+    out.push_str("\"progressToken\":");
     write_json(out, id)
 }
 
-fn write_id(out: &mut Vec<u8>, id: &RequestId) {
-    // Numbers and texts always have a JSON form, and a `Vec` takes whatever is written to it.
+fn write_id(out: &mut String, id: &RequestId) {
+    // Numbers and texts always have a JSON form, and a `String` takes whatever is written to it.
     let _ = write_json(out, id);
 }
 
 /// Writes `params` and splices `_meta` in before its closing brace, so that nothing is written
 /// twice and no intermediate tree is built.
 fn write_params<P: Serialize + ?Sized>(
-    out: &mut Vec<u8>,
+    out: &mut String,
     params: &P,
     meta: &MetaMembers,
     token: Option<&RequestId>,
 ) -> Result<(), DecodeError> {
     let start = out.len();
     write_json(out, params)?;
-    if out.get(start..) == Some(b"null") {
+    if out.get(start..) == Some("null") {
         out.truncate(start);
-        out.extend_from_slice(b"{}");
+        out.push_str("{}");
     }
-    if out.get(start) != Some(&b'{') {
+    if !out.get(start..).is_some_and(|params| params.starts_with('{')) {
         return Err(DecodeError::about("params must be an object"));
     }
     if !meta.text.is_empty() || token.is_some() {
@@ -225,24 +227,28 @@ fn write_params<P: Serialize + ?Sized>(
         let written = out.trim_ascii_end().len();
         out.truncate(written);
         if written > start + 1 {
-            out.push(b',');
+            out.push(',');
         }
-        out.extend_from_slice(b"\"_meta\":{");
-        out.extend_from_slice(&meta.text);
+        out.push_str("\"_meta\":{");
+        out.push_str(&meta.text);
         if let Some(id) = token {
             if !meta.text.is_empty() {
-                out.push(b',');
+                out.push(',');
             }
             write_token(out, id)?;
         }
-        out.extend_from_slice(b"}}");
+        out.push_str("}}");
     }
     Ok(())
 }
 
 /// Ends a frame. Raw JSON may hold line breaks between its tokens; in texts they are always escaped,
 /// so that a break found anywhere is white space and becomes a blank.
-fn finish(mut out: Vec<u8>) -> Bytes {
+fn finish(out: String) -> Bytes {
+    let mut out = out.into_bytes();
+    if !has_controls(&out) {
+        return out.into();
+    }
     let mut searched = 0;
     while let Some(rest) = out.get_mut(searched..)
         && let Some(found) = memchr2(b'\n', b'\r', rest)

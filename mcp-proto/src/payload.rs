@@ -49,7 +49,7 @@ impl Payload {
     ///
     /// The value has no JSON form (a map with keys that are no texts, a failing `Serialize`).
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, DecodeError> {
-        let mut text = Vec::with_capacity(128);
+        let mut text = String::with_capacity(128);
         write_json(&mut text, value)?;
         Ok(Self(text.into()))
     }

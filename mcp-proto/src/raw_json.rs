@@ -12,6 +12,9 @@ use crate::json::writer::write_json;
 use crate::message::NameReader;
 use crate::payload::DecodeError;
 
+/// Up to how many bytes a text is short.
+const SHORT: usize = 1024;
+
 /// One JSON value inside a message that nobody has asked to see typed, kept as its text.
 ///
 /// Schemas, tool arguments, structured content and `_meta` travel in this form: what a server wrote
@@ -27,13 +30,11 @@ impl RawJson {
     ///
     /// The value has no JSON form.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, DecodeError> {
-        let mut text = Vec::with_capacity(128);
+        let mut text = String::with_capacity(128);
         write_json(&mut text, value)?;
-        let found = String::from_utf8(text).ok().and_then(|text| raw_value(text).ok());
-        match found {
-            Some(raw) => Ok(Self(raw)),
-            None => to_raw_value(value).map(Self).map_err(|error| DecodeError::new(&error)),
-        }
+        // A short one is copied faster than what is left of its memory is given back.
+        let raw = if text.len() < SHORT { raw_value(text.as_str()) } else { raw_value(text) };
+        raw.or_else(|_| to_raw_value(value)).map(Self).map_err(|error| DecodeError::new(&error))
     }
 
     /// Takes a text that must be exactly one JSON value.

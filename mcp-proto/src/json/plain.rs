@@ -46,6 +46,26 @@ fn long_length_without_controls(text: &[u8]) -> usize {
     near.len() + memchr2(b'"', b'\\', far).unwrap_or(far.len())
 }
 
+/// Whether a text is plain as a whole, as almost all are that are written.
+///
+/// Of whatever length, its last bytes are looked at together with some of those before.
+#[inline]
+pub(crate) fn is_plain(text: &[u8]) -> bool {
+    let is_plain = |word: u64| controls(word) | quotes_and_escapes(word) == 0;
+    if let Some(last) = text.last_chunk() {
+        let mut blocks = text.as_chunks::<BLOCK>().0.iter();
+        return blocks.all(|block| !has_special(block)) && !has_special(last);
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        return is_plain(u64::from_le_bytes(*first)) && is_plain(u64::from_le_bytes(*last));
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
+        return is_plain(first | last << 32);
+    }
+    !text.iter().any(|byte| is_special(*byte))
+}
+
 /// The integer that `text` begins with, and its length, if it is nothing but a few digits.
 #[inline]
 pub(crate) fn plain_integer(text: &[u8]) -> Option<(i64, usize)> {
@@ -151,6 +171,7 @@ mod tests {
                     text[at] = byte;
                     let expected = if is_special(byte) { at } else { length };
                     assert_eq!(plain_length(&text), expected, "{byte} at {at} of {length}");
+                    assert_eq!(is_plain(&text), expected == length, "{byte} at {at} of {length}");
                     let expected = if byte < 0x20 { length } else { expected };
                     assert_eq!(length_without_controls(&text), expected, "{byte} at {at} of {length}");
                 }
