@@ -1,11 +1,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
 use crate::json::raw_text::RawText;
+use crate::json::reader::beginning::beginning;
 use crate::member::Member;
 use crate::message::{NameReader, Object, Skipped, message};
 use crate::open_enum::open_enum;
@@ -343,9 +344,10 @@ impl<'de, A: MapAccess<'de>> Source<'de> for Behind<A> {
 }
 
 /// Reads a block: at the [first look](look) as it comes, else from its text.
+#[inline]
 fn read_block<'de, D: Deserializer<'de>>(deserializer: D, place: Place) -> Result<Content, D::Error> {
     if look::is_first() {
-        return deserializer.deserialize_map(AsItComes(place));
+        return deserializer.deserialize_newtype_struct(TEXT_BLOCK, AsItComes(place));
     }
     // Not serde's tagged enum: that one buffers the block as a tree, which loses raw values.
     let RawText(text) = RawText::deserialize(deserializer)?;
@@ -362,6 +364,9 @@ fn read_block<'de, D: Deserializer<'de>>(deserializer: D, place: Place) -> Resul
     }
 }
 
+/// As almost every block begins, and goes on with nothing but its text.
+const TEXT_BLOCK: &str = beginning!(r#"{"type":"text","text":"#);
+
 /// Reads a block that begins with its kind and is as that kind asks for; refuses all others.
 struct AsItComes(Place);
 
@@ -370,6 +375,14 @@ impl<'de> Visitor<'de> for AsItComes {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a content block")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Content, E> {
+        Ok(Content::text(text))
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
+        deserializer.deserialize_map(self)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
@@ -384,6 +397,8 @@ impl<'de> Visitor<'de> for AsItComes {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::tools::CallToolResult;
 
@@ -439,6 +454,29 @@ mod tests {
         }
         for broken in [r#"{"type":"text","text":"\ud800"}"#, "5", r#"["type","text"]"#, "null"] {
             assert_eq!(read_both_ways(broken), [None, None], "{broken}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_that_begins_as_almost_every_one_is_read_as_any_other(
+            beginning in prop::sample::select(vec![
+                r#"{"type":"text","text":"#,
+                r#"{"type":"text","text": "#,
+                r#"{ "type":"text","text":"#,
+                r#"{"text":"x","type":"text","text":"#,
+                r#"{"type":"text","t\u0065xt":"#,
+                r#"{"type":"image","text":"#,
+            ]),
+            text in prop::sample::select(vec![
+                r#""""#, r#""a""#, r#""a \"long\" text\nof several lines, é""#, r#""\ud800""#, r#""\\""#, "7", "null", "{}",
+            ]),
+            end in prop::sample::select(vec![
+                "}", " }", r#","annotations":null}"#, r#","text":"b"}"#, r#","type":"image"}"#, r#","x":"}"}"#,
+            ]),
+        ) {
+            let [read, expected] = read_both_ways(&[beginning, text, end].concat());
+            prop_assert_eq!(read, expected);
         }
     }
 

@@ -204,11 +204,15 @@ pub(crate) fn read<'de, T: Object, D: Deserializer<'de>>(deserializer: D) -> Res
 }
 
 /// What was read of a member, or what stands for it when it is absent.
+#[inline]
 pub(crate) fn or_absent<R: crate::rule::Rule<T>, T, E: Error>(
     read: Option<T>,
     name: &'static str,
 ) -> Result<T, E> {
-    read.or_else(R::absent).ok_or_else(|| E::missing_field(name))
+    match read {
+        Some(value) => Ok(value),
+        None => R::absent().ok_or_else(|| E::missing_field(name)),
+    }
 }
 
 /// Reads a name without a copy of what is known.

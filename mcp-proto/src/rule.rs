@@ -76,6 +76,7 @@ impl<T: Member> Rule<T> for Required {
         T::read(deserializer)
     }
 
+    #[inline]
     fn absent() -> Option<T> {
         None
     }
@@ -90,6 +91,7 @@ impl<T: Member> Rule<Vec<T>> for List {
         null_or(deserializer)
     }
 
+    #[inline]
     fn absent() -> Option<Vec<T>> {
         None
     }
@@ -104,6 +106,7 @@ impl<T: Member> Rule<Option<T>> for Optional {
         Option::read(deserializer)
     }
 
+    #[inline]
     fn absent() -> Option<Option<T>> {
         Some(None)
     }
@@ -118,6 +121,7 @@ impl Rule<Option<RawJson>> for Present {
         RawJson::deserialize(deserializer).map(Some)
     }
 
+    #[inline]
     fn absent() -> Option<Option<RawJson>> {
         Some(None)
     }
@@ -132,6 +136,7 @@ impl Rule<RawJson> for OrNull {
         RawJson::deserialize(deserializer)
     }
 
+    #[inline]
     fn absent() -> Option<RawJson> {
         Some(RawJson::null())
     }
@@ -146,6 +151,7 @@ impl<T: Member> Rule<Option<T>> for Hint {
         hint(deserializer)
     }
 
+    #[inline]
     fn absent() -> Option<Option<T>> {
         Some(None)
     }
@@ -161,6 +167,7 @@ impl Rule<Option<Number>> for ExactHint {
         Ok(exact_number(text))
     }
 
+    #[inline]
     fn absent() -> Option<Option<Number>> {
         Some(None)
     }
@@ -175,6 +182,7 @@ impl<T: Member + Default> Rule<T> for Nullable {
         null_or(deserializer)
     }
 
+    #[inline]
     fn absent() -> Option<T> {
         Some(T::default())
     }
@@ -190,6 +198,7 @@ impl Rule<Vec<Content>> for BlocksInside {
         Ok(blocks.into_iter().map(|BlockInside(block)| block).collect())
     }
 
+    #[inline]
     fn absent() -> Option<Vec<Content>> {
         Some(Vec::new())
     }
@@ -204,6 +213,7 @@ impl<T: Member + Default + PartialEq> Rule<T> for Sparse {
         null_or(deserializer)
     }
 
+    #[inline]
     fn absent() -> Option<T> {
         Some(T::default())
     }
@@ -218,6 +228,7 @@ impl<T: Member + Default> Rule<T> for OrDefault {
         hint(deserializer).map(Option::unwrap_or_default)
     }
 
+    #[inline]
     fn absent() -> Option<T> {
         Some(T::default())
     }
@@ -232,6 +243,7 @@ impl<T: Member + Default + PartialEq> Rule<T> for HintOrDefault {
         hint(deserializer).map(Option::unwrap_or_default)
     }
 
+    #[inline]
     fn absent() -> Option<T> {
         Some(T::default())
     }
@@ -250,6 +262,7 @@ impl<T: Member + Default> Rule<Option<T>> for Declared {
         }
     }
 
+    #[inline]
     fn absent() -> Option<Option<T>> {
         Some(None)
     }
@@ -269,6 +282,7 @@ impl Rule<Option<RawJson>> for DeclaredRaw {
         })
     }
 
+    #[inline]
     fn absent() -> Option<Option<RawJson>> {
         Some(None)
     }

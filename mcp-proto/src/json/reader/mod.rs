@@ -4,6 +4,7 @@
 //! value that nobody wants typed is passed over, and a text is looked through for its end alone. What is
 //! rare (fractions, escapes, names that are numbers, enums of serde) is cut out and left to serde_json.
 
+pub(crate) mod beginning;
 mod error;
 mod inside;
 mod name;
@@ -11,6 +12,7 @@ mod name;
 use serde::de::{Deserializer, Error as _, IgnoredAny, Unexpected, Visitor};
 use serde_json::de::StrRead;
 
+use self::beginning::beginning_in;
 pub(crate) use self::error::{ReadError, meaning_of};
 use self::inside::Inside;
 use crate::json::plain::{length_without_controls, plain_integer};
@@ -322,6 +324,9 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     ) -> Result<V::Value, ReadError> {
         if name == RawText::SIGN {
             return visitor.visit_borrowed_str(self.raw()?);
+        }
+        if let Some(beginning) = beginning_in(name) {
+            return self.read_with_beginning(beginning, visitor);
         }
         if name.starts_with('$') {
             // A sign between serde_json and its own raw values: no struct of Rust has such a name.
