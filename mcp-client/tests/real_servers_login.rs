@@ -199,6 +199,31 @@ fn several_processes_that_need_a_new_token_use_the_refresh_token_once() {
 }
 
 #[test]
+fn tokens_that_are_bound_to_a_key_last_over_processes_and_renewals() {
+    with_servers(async |installed, _| {
+        let place = Place::new(installed.protected_by_keys().await, &json!({}));
+        place.log_in();
+        assert_eq!((place.web.logged("grant.nonce authorization_code"), place.web.logged("consent")), (1, 1));
+        for calls in 1..=2 {
+            assert_eq!(place.run(&CALL), hello());
+            assert_eq!(place.web.logged("refused nonce"), calls, "each process is told once");
+        }
+        for round in 1..=2 {
+            place.behind_their_backs("expire");
+            let calls: Vec<Child> = (0..3).map(|_| place.command(&CALL).spawn().unwrap()).collect();
+            for call in calls {
+                assert_eq!(said(&call.wait_with_output().unwrap()), hello());
+            }
+            assert_eq!(place.tokens_by("refresh_token"), round);
+        }
+        assert_eq!(place.web.logged("grant.nonce refresh_token"), 2, "before the token was looked at");
+        assert_eq!(place.web.logged("refused invalid_dpop_proof"), 0);
+        assert_eq!(place.complaints(), [""; 0]);
+        place.finish().await;
+    });
+}
+
+#[test]
 fn an_answer_can_be_pasted_and_a_login_replaces_the_one_before() {
     with_servers(async |installed, _| {
         let place = Place::new(installed.protected().await, &json!({}));

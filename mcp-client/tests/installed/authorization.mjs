@@ -1,14 +1,17 @@
-// An authorization server and the server that it protects, in one process: `PORT LOG` are its arguments.
+// An authorization server and the server that it protects, in one process: `PORT LOG SCHEME` are its arguments. With
+// the scheme DPoP, tokens have to be bound to a key, and both servers want a nonce of their own in each proof.
 // A refresh token can be used once; whoever uses it again has the whole grant revoked. What happens is appended to
 // LOG. GET /lifetime/SECONDS says how long access tokens last from now on, /expire ends those there are, and /revoke
 // takes back what was granted, all behind the backs of the clients.
+import { createHash, createPublicKey, randomBytes, verify } from 'node:crypto';
 import { appendFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import Provider from 'oidc-provider';
 
-const [PORT, LOG] = process.argv.slice(-2);
+const [PORT, LOG, SCHEME] = process.argv.slice(-3);
+const isBound = SCHEME === 'DPoP';
 let lifetime = 3600;
 const origin = `http://127.0.0.1:${PORT}`;
 const resource = `${origin}/mcp`;
@@ -32,6 +35,7 @@ const provider = new Provider(origin, {
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
     features: {
         devInteractions: { enabled: false },
+        dPoP: { enabled: isBound, nonceSecret: randomBytes(32), requireNonce: () => isBound },
         registration: { enabled: true },
         revocation: { enabled: true, allowedPolicy: () => true },
         resourceIndicators: {
@@ -82,7 +86,10 @@ async function revoke() {
 
 const EVENTS = ['registration_create.success', 'grant.success', 'grant.error', 'grant.revoked', 'server_error'];
 for (const event of EVENTS) {
-    provider.on(event, (ctx) => log(event, ctx?.oidc?.params?.grant_type ?? ''));
+    provider.on(event, (ctx, error) => {
+        const what = error?.error === 'use_dpop_nonce' ? 'grant.nonce' : event;
+        log(what, ctx?.oidc?.params?.grant_type ?? '');
+    });
 }
 
 function server() {
@@ -97,14 +104,42 @@ function server() {
 
 const mcp = toNodeHandler(createMcpHandler(server));
 const metadata = { resource, authorization_servers: [origin], scopes_supported: ['tools'] };
+if (isBound) Object.assign(metadata, { dpop_signing_alg_values_supported: ['ES256'] });
+
+const nonce = randomBytes(16).toString('hex');
+const identifiers = new Set();
+const hash = (text) => createHash('sha256').update(text).digest('base64url');
+
+// What is wrong with the proof that came with this token.
+function fault({ method, headers }, token, jkt) {
+    const [header, claims, signature] = headers.dpop?.split('.') ?? [];
+    if (!signature) return 'invalid_dpop_proof';
+    const read = (part) => JSON.parse(Buffer.from(part, 'base64url'));
+    const { typ, alg, jwk } = read(header);
+    const { htm, htu, iat, jti, ath, nonce: shown } = read(claims);
+    const key = { key: createPublicKey({ key: jwk, format: 'jwk' }), dsaEncoding: 'ieee-p1363' };
+    const isSigned = verify('sha256', `${header}.${claims}`, key, Buffer.from(signature, 'base64url'));
+    const isOfKey = hash(JSON.stringify({ crv: jwk.crv, kty: jwk.kty, x: jwk.x, y: jwk.y })) === jkt;
+    const isOfRequest = htm === method && htu === resource && Math.abs(Date.now() / 1000 - iat) < 60;
+    const isNew = !identifiers.has(jti) && identifiers.add(jti);
+    const isForm = typ === 'dpop+jwt' && alg === 'ES256' && ath === hash(token);
+    if (!isForm || !isSigned || !isOfKey || !isOfRequest || !isNew) return 'invalid_dpop_proof';
+    return shown === nonce ? undefined : 'use_dpop_nonce';
+}
 
 async function protect(request, response) {
-    const token = request.headers.authorization?.match(/^Bearer (.+)$/)?.[1];
+    const token = request.headers.authorization?.match(`^${SCHEME} (.+)$`)?.[1];
     const known = token && (await provider.AccessToken.find(token));
-    if (known?.isValid && known.aud === resource) return mcp(request, response);
-    log('refused', token ? 'stale' : 'nothing');
-    const challenge = `Bearer resource_metadata="${origin}/.well-known/oauth-protected-resource/mcp"`;
-    response.writeHead(401, { 'www-authenticate': token ? `${challenge}, error="invalid_token"` : challenge }).end();
+    let error = token && 'invalid_token';
+    if (known?.isValid && known.aud === resource) {
+        error = isBound ? fault(request, token, known.jkt) : undefined;
+        if (!error) return mcp(request, response);
+    }
+    log('refused', { invalid_token: 'stale', use_dpop_nonce: 'nonce' }[error] ?? error ?? 'nothing');
+    const challenge = `${SCHEME} resource_metadata="${origin}/.well-known/oauth-protected-resource/mcp"`;
+    response.setHeader('www-authenticate', error ? `${challenge}, error="${error}"` : challenge);
+    if (isBound) response.setHeader('dpop-nonce', nonce);
+    response.writeHead(401).end();
 }
 
 createServer((request, response) => {

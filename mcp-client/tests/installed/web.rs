@@ -64,21 +64,26 @@ impl Installed {
 
     /// A server on the SDK of TypeScript; both eras, without sessions.
     pub async fn in_javascript_over_http(&self) -> Web {
-        self.script("javascript", IN_JAVASCRIPT).await
+        self.script("javascript", IN_JAVASCRIPT, &[]).await
     }
 
     /// The same behind an authorization server whose refresh tokens can be used once.
     pub async fn protected(&self) -> Web {
-        self.script("protected", AUTHORIZATION).await
+        self.script("protected", AUTHORIZATION, &["Bearer"]).await
     }
 
-    async fn script(&self, name: &str, source: &str) -> Web {
+    /// The same with tokens that are bound to a key, and with nonces of both servers.
+    pub async fn protected_by_keys(&self) -> Web {
+        self.script("bound", AUTHORIZATION, &["DPoP"]).await
+    }
+
+    async fn script(&self, name: &str, source: &str, more: &[&str]) -> Web {
         let packages = self.folder.join("node");
         self.web(name, |port, log| {
             let mut command = Command::new("node");
             // What it imports is looked for from here.
             command.current_dir(packages);
-            command.args(["--input-type=module", "--eval", source]).arg(port.to_string()).arg(log);
+            command.args(["--input-type=module", "--eval", source]).arg(port.to_string()).arg(log).args(more);
             command
         })
         .await
