@@ -63,7 +63,7 @@ enum Input {
     Drained(u64),
     Errand(Errand),
     Joined(Result<Option<CloseReport>, JoinError>),
-    News(News),
+    News(Box<News>),
     Time,
     Wishes(Wishes, u64),
 }
@@ -112,7 +112,7 @@ impl Actor {
                 Input::Drained(generation) => self.on_drained(generation),
                 Input::Errand(errand) => self.on_errand(errand),
                 Input::Joined(joined) => self.on_joined(joined),
-                Input::News(news) => self.on_news(news),
+                Input::News(news) => self.on_news(*news),
                 Input::Time => self.on_time(),
                 Input::Wishes(wishes, number) => {
                     self.on_wishes(wishes);
@@ -288,7 +288,7 @@ impl Actor {
     fn on_joined(&mut self, joined: Result<Option<CloseReport>, JoinError>) {
         // It may have told something in the very moment before.
         while let Some(news) = self.link.as_mut().and_then(|link| link.news.try_recv().ok()) {
-            self.on_news(news);
+            self.on_news(*news);
         }
         let Some(link) = self.link.take() else { return };
         let generation = link.generation;
@@ -537,7 +537,7 @@ impl Stopping {
     }
 }
 
-async fn next_news(news: Option<&mut mpsc::Receiver<News>>) -> News {
+async fn next_news(news: Option<&mut mpsc::Receiver<Box<News>>>) -> Box<News> {
     let news = match news {
         Some(news) => news.recv().await,
         None => None,

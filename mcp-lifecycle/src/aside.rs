@@ -1,3 +1,5 @@
+use std::pin::Pin;
+
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
@@ -5,12 +7,14 @@ use futures_util::stream::FuturesUnordered;
 ///
 /// A task that reads a connection wakes up with every message. Whatever else is waited for in it would be
 /// asked each time whether it has come, which it almost never has.
+///
+/// Boxed, because the set keeps room for one future more than it has.
 #[derive(Debug)]
-pub(crate) struct Aside<F>(FuturesUnordered<F>);
+pub(crate) struct Aside<F>(FuturesUnordered<Pin<Box<F>>>);
 
 impl<F: Future> Aside<F> {
     pub(crate) fn new(future: F) -> Self {
-        Self(FuturesUnordered::from_iter([future]))
+        Self(FuturesUnordered::from_iter([Box::pin(future)]))
     }
 
     /// Waits for it; never ends a second time.

@@ -45,7 +45,7 @@ struct Suspicion {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) generation: u64,
-    pub(crate) news: mpsc::Receiver<News>,
+    pub(crate) news: mpsc::Receiver<Box<News>>,
     /// Once it is up.
     pub(crate) session: Option<Session>,
     close: watch::Sender<Option<Instant>>,
@@ -93,7 +93,7 @@ pub(crate) struct Task {
     turn: Turn,
     close: CloseOrder,
     suspicion: Arc<Suspicion>,
-    news: mpsc::Sender<News>,
+    news: mpsc::Sender<Box<News>>,
 }
 
 /// Makes a task and what its owner holds of it.
@@ -104,7 +104,7 @@ pub(crate) fn prepare(
     era: Option<Era>,
     turn: Turn,
 ) -> (Link, Task) {
-    // At most two pieces of news: up, lost.
+    // At most two pieces of news: up, lost. Boxed, as a channel has room for 32 of whatever goes through.
     let (send_news, news) = mpsc::channel(2);
     let close = watch::Sender::new(None);
     let suspicion = Arc::new(Suspicion::default());
@@ -170,7 +170,7 @@ impl Task {
 
     async fn tell(&self, news: News) {
         // An owner that is gone needs no news: this task is about to be aborted.
-        let _ = self.news.send(news).await;
+        let _ = self.news.send(Box::new(news)).await;
     }
 
     /// Closes what is left of a connection, also one that broke by itself: its process may still run.
@@ -276,7 +276,7 @@ impl Engine {
 struct Life<'a> {
     server: &'a Arc<Server>,
     generation: u64,
-    news: &'a mpsc::Sender<News>,
+    news: &'a mpsc::Sender<Box<News>>,
     suspicion: &'a Suspicion,
     engine: &'a mut Engine,
     session: &'a mut Option<Session>,
@@ -293,7 +293,7 @@ impl Life<'_> {
             Err(failure) => return failure,
         };
         *self.session = Some(session.clone());
-        if self.news.send(News::Up(session.clone(), lists)).await.is_err() {
+        if self.news.send(Box::new(News::Up(session.clone(), lists))).await.is_err() {
             // The owner is gone, and this task with it.
             return std::future::pending().await;
         }
@@ -371,7 +371,8 @@ async fn watch_health(server: &Server, session: &Session, suspicion: &Suspicion)
         };
         let Due::Probe { by } = due else { continue };
         let frames = session.counters().frames;
-        match session.probe(by).await {
+        // Boxed, so that a connection takes no room for it between two probes.
+        match Box::pin(session.probe(by)).await {
             Ok(()) => keepalive.on_answer(Instant::now()),
             // The end of the session is not ours to report.
             Err(error) if error.is_session_gone() => return std::future::pending().await,

@@ -107,7 +107,8 @@ impl Follower<'_> {
         let mut failures = 0;
         loop {
             let began = Instant::now();
-            if self.listen_once().await == Again::Never {
+            // Boxed, so that a server that needs no asking takes no room for it.
+            if Box::pin(self.listen_once()).await == Again::Never {
                 return;
             }
             failures = if began.elapsed() < self.server.options.stable_for { failures + 1 } else { 1 };
@@ -189,7 +190,8 @@ impl Follower<'_> {
             }
             refresh.on_begin();
             let outcome = {
-                let mut fetching = std::pin::pin!(self.fetch(kind));
+                // Boxed, so that a list that does not change takes no room for it.
+                let mut fetching = Box::pin(self.fetch(kind));
                 loop {
                     tokio::select! {
                         biased;
