@@ -58,11 +58,13 @@ pub(crate) struct Target {
     server: Arc<Server>,
     ask: Ask,
     entry: Entry,
+    /// When the call was made.
+    began: Instant,
 }
 
 impl Target {
     pub(crate) fn new(server: Arc<Server>, ask: Ask) -> Self {
-        Self { server, ask, entry: Entry::First }
+        Self { server, ask, entry: Entry::First, began: Instant::now() }
     }
 
     /// Goes on to the server that has taken the place of this one, if that is what the `error` says and
@@ -78,9 +80,9 @@ impl Target {
 pub(crate) async fn call<R: Request>(
     target: &Target,
     request: &R,
-    options: CallOptions,
+    options: &CallOptions,
 ) -> Result<R::Result, CallError> {
-    let path = Path::begin(target, R::METHOD, request.mirrored_name(), options)?;
+    let mut path = Path::begin(target, R::METHOD, request.mirrored_name(), options)?;
     let span = path.span();
     path.walk(|live, options| live.call_ref(request, options)).instrument(span).await
 }
@@ -88,10 +90,10 @@ pub(crate) async fn call<R: Request>(
 /// Fetches a list on the guarded path, under one permit.
 pub(crate) async fn list<R: Paginated>(
     target: &Target,
-    options: CallOptions,
+    options: &CallOptions,
     limits: ListLimits,
 ) -> Result<Listed<R::Item>, CallError> {
-    let path = Path::begin(target, R::METHOD, None, options)?;
+    let mut path = Path::begin(target, R::METHOD, None, options)?;
     let span = path.span();
     path.walk(|live, options| live.list::<R>(options, limits)).instrument(span).await
 }
@@ -103,7 +105,8 @@ pub(crate) async fn subscribe(
     filter: SubscriptionFilter,
     options: SubscribeOptions,
 ) -> Result<(Subscription, Option<Fate>), CallError> {
-    let path = Path::begin(target, Method::SUBSCRIPTIONS_LISTEN, None, CallOptions::default())?;
+    let limits = CallOptions::default();
+    let mut path = Path::begin(target, Method::SUBSCRIPTIONS_LISTEN, None, &limits)?;
     let span = path.span();
     path.walk(|live, _| {
         let session = live.session().clone();
@@ -121,9 +124,9 @@ pub(crate) async fn subscribe(
 pub(crate) async fn start_task(
     target: &Target,
     request: CallTool,
-    options: CallOptions,
+    options: &CallOptions,
 ) -> Result<StartedTask, CallError> {
-    let path = Path::begin(target, Method::TOOLS_CALL, Some(&request.name), options)?;
+    let mut path = Path::begin(target, Method::TOOLS_CALL, Some(&request.name), options)?;
     let span = path.span();
     path.walk(|live, options| live.start_task(request.clone(), options))
         .instrument(span)
@@ -136,9 +139,10 @@ pub(crate) async fn start_task(
 pub(crate) async fn task_result(
     target: &Target,
     task_id: &str,
-    options: CallOptions,
+    options: &CallOptions,
 ) -> Result<CallToolResult, CallError> {
-    let path = Path::begin(target, Method::TASKS_GET, None, options)?.with_clock(Clock::EachAttempt);
+    let mut path = Path::begin(target, Method::TASKS_GET, None, options)?;
+    path.set_clock(Clock::EachAttempt);
     let span = path.span();
     path.walk(|live, options| {
         let task = live.session().task(task_id);
@@ -156,17 +160,19 @@ pub(crate) async fn task_result(
 struct Path<'a> {
     server: &'a Server,
     method: Method,
-    options: CallOptions,
+    options: &'a CallOptions,
     started: Instant,
     clock: Clock,
     /// How long it may go without progress.
     soft: Duration,
     /// The request must have left by then.
     by: Instant,
+    /// When the call ends in any case. If its caller has set no deadline, that stands still while a person is asked.
+    hard: Instant,
     repeat: Repeat,
     /// How an earlier attempt ended that may have run, and on which connection: whatever becomes of the next,
     /// that stays true.
-    unknown: Option<(u64, mcp_session::CallError)>,
+    unknown: Option<Box<(u64, mcp_session::CallError)>>,
     unfinished: Unfinished<'a>,
     /// Whether it was let in before, and is refused no more for want of a place.
     entry: Entry,
@@ -177,13 +183,36 @@ struct Path<'a> {
     logins: u64,
     /// How many logins the call has waited for.
     asked: u32,
-    /// The time that nobody but the call itself has set; it stands still while a person is asked.
-    is_own_deadline: bool,
     /// The strikes of the breaker when this attempt was begun.
     strikes: u64,
     passage: Passage<'a>,
     _place: Place<'a>,
     _use: Option<Use<'a>>,
+}
+
+/// What a call is let in with.
+struct Admitted<'a> {
+    place: Place<'a>,
+    passage: Passage<'a>,
+    strikes: u64,
+}
+
+impl<'a> Admitted<'a> {
+    fn take(target: &'a Target) -> Result<Self, CallError> {
+        let server = &*target.server;
+        if server.is_over() {
+            return Err(server.over(CallOutcome::NotSent));
+        }
+        let Some(place) = server.runtime.take_call(target.entry) else {
+            return Err(CallError::Overloaded { server: Arc::clone(&server.name) });
+        };
+        let now = match target.entry {
+            Entry::First => target.began,
+            Entry::Again => Instant::now(),
+        };
+        let (passage, strikes) = Passage::through_breaker(server, now)?;
+        Ok(Self { place, passage, strikes })
+    }
 }
 
 /// How far a call has come with the breaker.
@@ -195,19 +224,21 @@ enum Passage<'a> {
 }
 
 impl<'a> Passage<'a> {
-    /// Asks the breaker, in this state; with it come the strikes of that moment.
-    fn through_breaker(server: &'a Server, state: State) -> Result<(Self, u64), CallError> {
-        let now = Instant::now();
+    /// Asks the breaker; with it come the strikes of that moment.
+    fn through_breaker(server: &'a Server, now: Instant) -> Result<(Self, u64), CallError> {
         let (admission, strikes) =
             server.change_account(|account| (account.admit(now), account.breaker.total()));
         let probe = match admission {
             Admission::Pass => None,
             Admission::Probe(number) => Some(Probe { server, number }),
-            Admission::Refused { retry_in } => {
-                // Why no call goes through matters more than that the last ones broke.
-                refuse_for_state(server, state)?;
-                return Err(CallError::CircuitOpen { server: Arc::clone(&server.name), retry_in });
-            }
+            Admission::Refused { retry_in } => match server.state() {
+                State::NeedsAuth => return Ok((Self::Ahead, strikes)),
+                state => {
+                    // Why no call goes through matters more than that the last ones broke.
+                    refuse_for_state(server, state)?;
+                    return Err(CallError::CircuitOpen { server: Arc::clone(&server.name), retry_in });
+                }
+            },
         };
         Ok((Self::Passed { _probe: probe }, strikes))
     }
@@ -232,6 +263,8 @@ impl Drop for Probe<'_> {
 /// A call that nobody has counted yet. One that is dropped like that was given up.
 struct Unfinished<'a> {
     server: &'a Server,
+    /// What everything that is logged on the way stands in.
+    span: Span,
     has_ended: bool,
 }
 
@@ -247,7 +280,7 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            tracing::debug!("call given up by its caller");
+            self.span.in_scope(|| tracing::debug!("call given up by its caller"));
             self.server.count(CallEnd::Cancelled);
         }
     }
@@ -259,43 +292,22 @@ impl<'a> Path<'a> {
         target: &'a Target,
         method: Method,
         name: Option<&str>,
-        options: CallOptions,
+        options: &'a CallOptions,
     ) -> Result<Self, CallError> {
-        let Target { server, ask, entry } = target;
-        let admitted = Self::admit(server, *entry, method, name, options);
-        let asks = |path: Self| Self { may_ask: path.may_ask && *ask == Ask::IfAllowed, ..path };
-        admitted.map(asks).inspect_err(|error| count(server, error))
-    }
-
-    fn admit(
-        server: &'a Server,
-        entry: Entry,
-        method: Method,
-        name: Option<&str>,
-        mut options: CallOptions,
-    ) -> Result<Self, CallError> {
-        if server.is_over() {
-            return Err(server.over(CallOutcome::NotSent));
-        }
-        let Some(place) = server.runtime.take_call(entry) else {
-            return Err(CallError::Overloaded { server: Arc::clone(&server.name) });
-        };
-        let started = options.began.unwrap_or_else(Instant::now);
-        let (passage, strikes) = match server.state() {
-            State::NeedsAuth => (Passage::Ahead, server.account().breaker.total()),
-            state => Passage::through_breaker(server, state)?,
-        };
+        let server = &*target.server;
+        let Admitted { place, passage, strikes } =
+            Admitted::take(target).inspect_err(|error| count(server, error))?;
+        let started = options.began.unwrap_or(target.began);
         let limits = &server.options.session;
         let soft = options.timeout.unwrap_or_else(|| match options.deadline {
             Some(deadline) => deadline.saturating_duration_since(started),
             None => limits.call_limit,
         });
-        let is_own_deadline = options.deadline.is_none();
-        let hard = *options.deadline.get_or_insert_with(|| later(started, limits.hard_limit));
+        let hard = options.deadline.unwrap_or_else(|| later(started, limits.hard_limit));
         let is_declared = name.is_some_and(|name| server.options.idempotent_tools.contains(name));
         let is_safe = method.is_idempotent() || (method == Method::TOOLS_CALL && is_declared);
-        let repeat = if is_safe { Repeat::Safe } else { Repeat::Never };
-        let by = later(started, soft).min(hard);
+        let span = tracing::debug_span!("call", server = %server.name, method = %method);
+        let may_ask = || server.authorizer.as_ref().is_some_and(|authorizer| authorizer.may_ask());
         Ok(Self {
             server,
             method,
@@ -303,27 +315,26 @@ impl<'a> Path<'a> {
             started,
             clock: Clock::Whole,
             soft,
-            by,
-            repeat,
+            by: later(started, soft).min(hard),
+            hard,
+            repeat: if is_safe { Repeat::Safe } else { Repeat::Never },
             unknown: None,
-            unfinished: Unfinished { server, has_ended: false },
-            passage,
-            strikes,
-            entry,
+            unfinished: Unfinished { server, span, has_ended: false },
+            entry: target.entry,
             waiting: None,
-            may_ask: server.authorizer.as_ref().is_some_and(|authorizer| authorizer.may_ask()),
+            may_ask: target.ask == Ask::IfAllowed && may_ask(),
             logins: server.desk.ended(),
             asked: 0,
-            is_own_deadline,
+            strikes,
+            passage,
             _place: place,
             _use: server.begin_use(),
         })
     }
 
-    fn with_clock(mut self, clock: Clock) -> Self {
+    fn set_clock(&mut self, clock: Clock) {
         self.clock = clock;
         self.begin_attempt();
-        self
     }
 
     /// The request is about to be sent once more.
@@ -337,17 +348,15 @@ impl<'a> Path<'a> {
     fn begin_attempt(&mut self) {
         if self.clock == Clock::EachAttempt {
             self.started = Instant::now();
-            let by = later(self.started, self.soft);
-            self.by = self.options.deadline.map_or(by, |hard| by.min(hard));
+            self.by = later(self.started, self.soft).min(self.hard);
         }
     }
 
-    /// What everything that is logged on the way stands in.
     fn span(&self) -> Span {
-        tracing::debug_span!("call", server = %self.server.name, method = %self.method)
+        self.unfinished.span.clone()
     }
 
-    async fn walk<T, F, Sent>(mut self, send: F) -> Result<T, CallError>
+    async fn walk<T, F, Sent>(&mut self, send: F) -> Result<T, CallError>
     where
         F: Fn(LiveSession, CallOptions) -> Sent,
         Sent: Future<Output = Result<T, mcp_session::CallError>>,
@@ -360,7 +369,7 @@ impl<'a> Path<'a> {
                 Ok(live) => live,
                 Err(refused) => {
                     let error = match self.unknown.take() {
-                        Some((generation, error)) => self.explain(generation, error),
+                        Some(earlier) => self.explain(earlier.0, earlier.1),
                         None => refused,
                     };
                     return Err(self.unfinished.end(error));
@@ -404,7 +413,7 @@ impl<'a> Path<'a> {
                     let Some(pause) = self.pause_before_repeat(&error, attempts) else {
                         let is_harmless = error.outcome() == CallOutcome::NotSent || error.is_session_gone();
                         let earlier = self.unknown.take().filter(|_| is_harmless);
-                        let (generation, error) = earlier.unwrap_or((generation, error));
+                        let (generation, error) = earlier.map_or((generation, error), |earlier| *earlier);
                         return Err(self.unfinished.end(self.explain(generation, error)));
                     };
                     tracing::debug!(server = %self.server.name, method = %self.method, attempts, ?pause, %error, "repeating");
@@ -413,7 +422,7 @@ impl<'a> Path<'a> {
                     self.begin_repeat();
                     gone = error.is_session_gone().then_some(generation);
                     if error.outcome() == CallOutcome::Unknown {
-                        self.unknown = Some((generation, error));
+                        self.unknown = Some(Box::new((generation, error)));
                     }
                 }
             }
@@ -443,7 +452,8 @@ impl<'a> Path<'a> {
             let seen = self.server.moves();
             let state = self.server.state();
             if self.passage.is_ahead() && state != State::NeedsAuth {
-                (self.passage, self.strikes) = Passage::through_breaker(self.server, state)?;
+                (self.passage, self.strikes) = Passage::through_breaker(self.server, Instant::now())?;
+                continue;
             }
             match state {
                 // A session is published before `Ready` is announced and retracted before it is
@@ -548,7 +558,7 @@ impl<'a> Path<'a> {
         self.asked += 1;
         let began = Instant::now();
         let login = self.server.log_in(self.logins);
-        let ended = match self.options.deadline.filter(|_| !self.is_own_deadline) {
+        let ended = match self.options.deadline {
             Some(deadline) => timeout_at(deadline, login).await,
             None => Ok(login.await),
         };
@@ -565,18 +575,16 @@ impl<'a> Path<'a> {
     /// This time does not count.
     fn stand_still(&mut self, time: Duration) {
         self.started = later(self.started, time);
-        self.by = later(self.by, time);
-        if self.is_own_deadline {
-            self.options.deadline = self.options.deadline.map(|deadline| later(deadline, time));
-        } else {
-            self.by = self.options.deadline.map_or(self.by, |deadline| deadline.min(self.by));
+        if self.options.deadline.is_none() {
+            self.hard = later(self.hard, time);
         }
+        self.by = later(self.by, time).min(self.hard);
     }
 
     /// The options of one attempt: what the call has waited counts against its soft limit, until the
     /// server reports progress.
     fn options_for_now(&self) -> CallOptions {
-        self.options.clone().with_timeout(self.soft).with_began(self.started)
+        self.options.clone().with_timeout(self.soft).with_began(self.started).with_deadline(self.hard)
     }
 
     /// The retry rule: what was not sent may be sent; what may have run only if that does no harm. A

@@ -66,11 +66,9 @@ impl ServerHandle {
     /// Dropping the future cancels the call: what it holds is free at once, and if the request may have
     /// left, the server is told.
     pub async fn call<R: Request>(&self, request: R, options: CallOptions) -> Result<R::Result, CallError> {
-        let mut options = options;
-        options.began.get_or_insert_with(Instant::now);
         let mut target = self.target();
         loop {
-            match crate::call::call(&target, &request, options.clone()).await {
+            match crate::call::call(&target, &request, &options).await {
                 Err(error) => target.go_on(error)?,
                 done => return done,
             }
@@ -92,11 +90,9 @@ impl ServerHandle {
         options: CallOptions,
         limits: ListLimits,
     ) -> Result<Listed<R::Item>, CallError> {
-        let mut options = options;
-        options.began.get_or_insert_with(Instant::now);
         let mut target = self.target();
         loop {
-            match crate::call::list::<R>(&target, options.clone(), limits).await {
+            match crate::call::list::<R>(&target, &options, limits).await {
                 Err(error) => target.go_on(error)?,
                 done => return done,
             }
@@ -160,11 +156,9 @@ impl ServerHandle {
     ///
     /// As [`Session::start_task`](mcp_session::Session::start_task).
     pub async fn start_task(&self, call: CallTool, options: CallOptions) -> Result<StartedTask, CallError> {
-        let mut options = options;
-        options.began.get_or_insert_with(Instant::now);
         let mut target = self.target();
         loop {
-            match crate::call::start_task(&target, call.clone(), options.clone()).await {
+            match crate::call::start_task(&target, call.clone(), &options).await {
                 Err(error) => target.go_on(error)?,
                 done => return done,
             }
@@ -192,11 +186,9 @@ impl ServerHandle {
         task_id: &str,
         options: CallOptions,
     ) -> Result<CallToolResult, CallError> {
-        let mut options = options;
-        options.began.get_or_insert_with(Instant::now);
         let mut target = self.target();
         loop {
-            match crate::call::task_result(&target, task_id, options.clone()).await {
+            match crate::call::task_result(&target, task_id, &options).await {
                 Err(error) => target.go_on(error)?,
                 done => return done,
             }

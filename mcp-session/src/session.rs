@@ -75,7 +75,6 @@ impl Handle {
     }
 
     pub(crate) fn patience(&self, started: Instant, options: &CallOptions) -> Patience {
-        let started = options.began.unwrap_or(started);
         let hard_end = options.deadline.unwrap_or_else(|| later(started, self.hard_limit));
         let soft = options.timeout.unwrap_or_else(|| match options.deadline {
             Some(deadline) => deadline.saturating_duration_since(started),
@@ -447,7 +446,7 @@ impl Session {
         if options.answers.is_some() && !has_rounds {
             return Err(CallError::Unsupported { method: method.clone(), why: UnsupportedWhy::Era });
         }
-        let started = Instant::now();
+        let started = options.began.unwrap_or_else(Instant::now);
         let patience = self.handle.patience(started, &options);
         let request_id = RequestId::from(id);
         let mut frame = self

@@ -93,7 +93,7 @@ pub(crate) enum Role {
     /// A request that is a subscription, and where its events go.
     Subscription(Arc<SubscriptionLane>),
     /// A call whose answer is a task.
-    Task(Ticket),
+    Task(Box<Ticket>),
 }
 
 impl Entry {
@@ -309,7 +309,7 @@ impl Shared {
             permit,
             keeps: Keeps::Nothing,
             origin,
-            role: Role::Task(self.ticket(agreed, task)),
+            role: Role::Task(Box::new(self.ticket(agreed, task))),
         };
         let taken_in = self.table().insert(id, entry, patience.at_rest(Instant::now()), Door::Again);
         match taken_in {

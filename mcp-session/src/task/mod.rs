@@ -282,7 +282,7 @@ impl TaskHandle {
     }
 
     async fn follow(&self, options: CallOptions) -> Result<CallToolResult, CallError> {
-        let patience = self.session.handle.patience(Instant::now(), &options);
+        let patience = self.session.handle.patience(options.began.unwrap_or_else(Instant::now), &options);
         let rounds = options.rounds;
         let task = match &self.created {
             Some(task) => Task::clone(task),
