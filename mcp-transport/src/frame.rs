@@ -13,6 +13,7 @@ const MIN_READ: usize = 2 * 1024;
 
 /// Largest buffer that is kept while nothing comes, in bytes: idle connections stay small, and one that
 /// merely waits for its next answer needs no new buffer for that.
+#[cfg(feature = "stdio")]
 const MAX_IDLE: usize = 4 * 1024;
 
 /// Frames from this size on, in bytes, leave together with their buffer. Smaller ones are copied, so
@@ -211,6 +212,7 @@ impl Framer {
     }
 
     /// Nothing more can be read for now: gives a large buffer back if nothing is left in it.
+    #[cfg(feature = "stdio")]
     pub(crate) fn rest(&mut self) {
         if self.start >= self.buffer.len() && self.buffer.capacity() > MAX_IDLE {
             self.buffer = Vec::new();
@@ -603,6 +605,7 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "stdio")]
     #[test]
     fn a_large_buffer_is_given_back_once_it_is_empty_and_nothing_comes() {
         let mut framer = Framer::new(1024 * 1024);
