@@ -177,9 +177,8 @@ impl MachineGrant {
         if let Some(kept) = kept.filter(|kept| is_enough(kept)) {
             return Ok(RenewalOutput::Done(Ok(kept)));
         }
-        self.client()?;
+        let client = self.client()?;
         if let Some(ready) = self.ready.take() {
-            let client = self.client()?;
             return self.ask(ready, client, revision, now);
         }
         let RenewalPlan { settings, server, challenges, .. } = &self.plan;
