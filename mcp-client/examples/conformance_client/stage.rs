@@ -1,15 +1,12 @@
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_client::Client;
-use mcp_lifecycle::{CallError, ServerHandle, ServerOptions, State};
+use mcp_client::{Authorization, Client, HttpServer, Insist, LoginError, ServerConfig, ServerSettings};
+use mcp_lifecycle::{CallError, ServerHandle, State};
 use mcp_proto::Request;
 use mcp_session::CallOptions;
-use mcp_transport::auth::{
-    InteractiveGate, MemoryStore, OAuth, OAuthClient, OAuthSeams, SystemRandomness, WebUrl,
-};
-use mcp_transport::http::{Endpoint, HttpConnector, HttpLimits, HyperBackend, TlsRoots};
-use mcp_transport::{Ending, SystemClock};
+use mcp_transport::Ending;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -32,27 +29,20 @@ const NAME: &str = "suite";
 pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) server: ServerHandle,
-    oauth: OAuth,
 }
 
 impl Stage {
     /// Connects.
     pub(crate) async fn open(order: &Order) -> Outcome<Self> {
-        let oauth = oauth(order)?;
-        let backend = Arc::new(HyperBackend::default());
-        let connector = HttpConnector::new(backend, Endpoint::parse(&order.url)?, HttpLimits::default());
-        let connector = connector.with_auth(Arc::new(oauth.clone()))?;
-        let options = ServerOptions::default();
-        let session = options.session.clone().with_era(order.era);
-        let session = match order.authorization.grant.extension() {
-            Some(extension) => session.with_extension(extension),
-            None => session,
-        };
-        let client = questions::answer(Client::builder());
-        let client = client.connector(NAME, Arc::new(connector), options.with_session(session), []);
+        let address = HttpServer::new(&order.url)?.oauth(order.authorization.clone())?;
+        let mut settings = ServerSettings::default();
+        settings.era = order.era;
+        let builder = questions::answer(Client::builder());
+        let builder = builder.authorization(Authorization::in_memory().with_ui(Arc::new(Person)));
+        let client = builder.server(ServerConfig::new(NAME, address, settings)?);
         let client = client.start(&Handle::current())?;
         let server = client.server(NAME).ok_or("the server was not added")?;
-        let stage = Self { client, server, oauth };
+        let stage = Self { client, server };
         match stage.ready().await {
             Ok(()) => Ok(stage),
             Err(error) => {
@@ -62,16 +52,10 @@ impl Stage {
         }
     }
 
-    /// Makes a request. An error that the server answers with is an answer; whatever else goes wrong is
-    /// a failure of this client.
+    /// Makes a request; where the server wants that, the client has the person log in meanwhile. An error
+    /// that the server answers with is an answer; whatever else goes wrong is a failure of this client.
     pub(crate) async fn ask<R: Request + Clone>(&self, request: R) -> Outcome<()> {
-        let mut end = self.server.call(request.clone(), CallOptions::default()).await;
-        if let Err(CallError::NeedsAuth { .. } | CallError::InsufficientScope { .. }) = end {
-            self.log_in().await?;
-            self.ready().await?;
-            end = self.server.call(request, CallOptions::default()).await;
-        }
-        match end {
+        match self.server.call(request, CallOptions::default()).await {
             Ok(_) => Ok(()),
             Err(CallError::Session { error: mcp_session::CallError::Peer(error), method, .. }) => {
                 tracing::info!(%method, %error, "the server answered with an error");
@@ -81,7 +65,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the server is ready, and has the person log in where it wants that.
+    /// Waits until the server is ready. Before the first call nobody is asked by itself, so that is done here.
     async fn ready(&self) -> Outcome<()> {
         let by = Instant::now() + READY_WITHIN;
         for _ in 0..=MAX_LOGINS {
@@ -95,11 +79,14 @@ impl Stage {
         Err(format!("{MAX_LOGINS} logins are not enough").into())
     }
 
-    /// Has the person log in, and the server connect again.
+    /// Has the person log in, and waits until the server connects again.
     async fn log_in(&self) -> Outcome<()> {
-        self.oauth.login(Arc::new(Person), false).await?;
         let mut states = self.server.watch();
-        self.server.wake();
+        let login = self.client.login(NAME, Arc::new(Person), Insist::IfNeeded).await;
+        login.map_err(|error| match error {
+            LoginError::Failed { error, .. } => error.into(),
+            other => Box::<dyn Error + Send + Sync>::from(other),
+        })?;
         states.wait_for(|status| status.state != State::NeedsAuth).await?;
         Ok(())
     }
@@ -112,17 +99,4 @@ impl Stage {
             Some(server) => Err(format!("the connection did not end: {server:?}").into()),
         }
     }
-}
-
-/// Authorizes as the order says; what it obtains is forgotten with it.
-fn oauth(order: &Order) -> Outcome<OAuth> {
-    let url = WebUrl::parse(&order.url)?;
-    let seams = OAuthSeams {
-        http: Arc::new(OAuthClient::new(TlsRoots::Platform)),
-        store: Arc::new(MemoryStore::new()),
-        clock: Arc::new(SystemClock),
-        randomness: Arc::new(SystemRandomness),
-        gate: InteractiveGate::default(),
-    };
-    Ok(OAuth::new(NAME, url, order.authorization.clone(), seams))
 }
