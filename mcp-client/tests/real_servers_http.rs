@@ -83,7 +83,7 @@ async fn time_out(web: Web, eras: &[(EraPolicy, Era)]) {
             json!({"server": "real", "tool": "hang", "arguments": {"number": number}, "timeout_ms": 500});
         let ended = answer(&running.handlers.call_tool(&call.to_string()).await);
         assert_eq!(ended["outcome"], "unknown", "{ended}");
-        assert_eq!(running.server.status().in_flight, 0);
+        until(SOON, "its place is free", || running.server.status().in_flight == 0).await;
         until(SOON, "the tool is cancelled", || web.logged(&format!("cancelled {number}")) == 1).await;
         assert_eq!(web.logged(&format!("hang {number}")), 1);
         assert_eq!(running.call("echo", json!({"message": "still here"})).await["result"], "still here");

@@ -206,8 +206,12 @@ impl Running {
 
     /// Shuts down and checks that nothing is left.
     pub async fn stop(self) -> Arc<ShutdownReport> {
-        let status = self.server.status();
-        assert_eq!((status.in_flight, status.waiting), (0, 0));
+        // Lists may still be fetched: a modern server is asked once more when it has begun to tell of changes.
+        let is_quiet = || {
+            let status = self.server.status();
+            (status.in_flight, status.waiting) == (0, 0)
+        };
+        until(PATIENCE, "no call is left under way", is_quiet).await;
         let report = self.client.shutdown().await;
         // What the sweep of a group has killed takes a moment to die.
         until(DYING, "nothing is left", || self.processes().is_empty()).await;
