@@ -144,6 +144,7 @@ proptest! {
             vec![("jsonrpc", r#""2.0""#), ("method", r#""ping""#), ("id", "-1"), ("more", "[]")],
             vec![("jsonrpc", r#""1.0""#), ("id", "1"), ("result", "{}")],
             vec![("jsonrpc", r#""2.0""#), ("id", "1"), ("id", "1"), ("result", "{}")],
+            vec![("jsonrpc", r#""2.0""#), ("jsonrpc", r#""2.0""#), ("id", "1"), ("result", "{}")],
         ]).prop_shuffle(),
         blanks in prop::collection::vec(prop::sample::select(vec!["", "", " ", "\t\n"]), 32),
         escaped in prop::collection::vec(any::<bool>(), 8),
