@@ -11,13 +11,17 @@
 
 mod auth;
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use auth::*;
 use mcp_proto::Secret;
 use mcp_transport::auth::*;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 const TOKEN: &str = "as-a.example/token";
 const METADATA: &str = "as-a.example/.well-known/oauth-authorization-server";
@@ -234,6 +238,8 @@ async fn what_is_missing_in_the_configuration_is_named() {
 struct Badge {
     audiences: Mutex<Vec<String>>,
     is_gone: bool,
+    /// Which token it is; 0 if that cannot be told.
+    state: AtomicU64,
 }
 
 #[async_trait]
@@ -245,6 +251,11 @@ impl IdentitySource for Badge {
             true => Err(AuthError::NeedsAuth(NeedsAuth::Identity)),
             false => Ok(format!("canary-identity-{}", audiences.len()).into()),
         }
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let state = self.state.load(Ordering::SeqCst);
+        (state > 0).then(|| Stamp::new([state, 0, 0]))
     }
 }
 
@@ -380,6 +391,29 @@ async fn what_an_organisation_does_not_vouch_for_gets_no_token() {
     let end = token(&oauth(&world, with(Grant::EnterpriseManaged(provider)))).await;
     assert_eq!(end, Err(AuthError::NeedsAuth(NeedsAuth::Identity)));
     assert_eq!((world.net.count(IDP), world.net.count(TOKEN)), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f060_a_new_sign_on_is_noticed_and_makes_a_token() {
+    let (world, badge) = (world(), Arc::new(Badge::default()));
+    let endpoint = WebUrl::parse("https://idp.example/token").unwrap();
+    let provider = IdentityProvider::new(endpoint, "idp-client", badge.clone());
+    let oauth = oauth(&world, with(Grant::EnterpriseManaged(provider)));
+    badge.state.store(1, Ordering::SeqCst);
+    world.net.answer(IDP, 400, json!({"error": "invalid_grant"}));
+    assert_eq!(token(&oauth).await, Err(AuthError::NeedsAuth(NeedsAuth::Identity)));
+    let mut renewed = pin!(oauth.renewed());
+    // The old one is known, and none at all is no new one.
+    for state in [1, 0] {
+        badge.state.store(state, Ordering::SeqCst);
+        let early = timeout(Duration::from_secs(3600), renewed.as_mut()).await;
+        assert!(early.is_err(), "{state}");
+    }
+    badge.state.store(2, Ordering::SeqCst);
+    timeout(Duration::from_secs(1), renewed).await.expect("it is noticed within a second");
+    vouching(&world);
+    assert_eq!(auth::token(&oauth).await.unwrap().as_deref(), Some("m1"));
+    assert_eq!(world.net.count(IDP), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,3 +1,5 @@
+#[cfg(unix)]
+use std::fs;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -7,12 +9,14 @@ use super::error::AuthError;
 use super::identity::IdentitySource;
 use super::on_thread::on_thread;
 use super::secret_file::read_secret_file;
+#[cfg(unix)]
+use super::store::Stamp;
 
 /// An identity whose token somebody else keeps fresh in a file, as platforms do for their workloads.
 ///
 /// The file is read anew whenever a token is wanted, on a short-lived thread, as
 /// [`read_secret_file`] reads it. One that cannot be read may be there again later, so that is
-/// [`AuthError::Unavailable`].
+/// [`AuthError::Unavailable`]; one that has changed is tried at once where the old token was of no use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileIdentity {
     path: PathBuf,
@@ -37,6 +41,11 @@ impl IdentitySource for FileIdentity {
         })
     }
 
+    #[cfg(unix)]
+    fn stamp(&self) -> Option<Stamp> {
+        fs::metadata(&self.path).ok().map(|found| Stamp::of_file(&found))
+    }
+
     fn fingerprint(&self) -> Option<String> {
         Some(format!("the file {}", self.path.display()))
     }
@@ -44,8 +53,6 @@ impl IdentitySource for FileIdentity {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[tokio::test]
@@ -55,10 +62,15 @@ mod tests {
         let identity = FileIdentity::new(&path);
         let error = identity.identity("https://as.example").await.unwrap_err();
         assert!(error.is_transient() && error.to_string().contains("token"), "{error}");
-        for token in ["canary-1", "canary-2"] {
+        assert_eq!(identity.stamp(), None);
+        let mut last = None;
+        for token in ["canary-1", "canary-22"] {
             fs::write(&path, format!("{token}\n")).unwrap();
             assert_eq!(identity.identity("https://as.example").await.unwrap().expose(), token);
+            assert!(identity.stamp().is_some() && identity.stamp() != last, "it is another one");
+            last = identity.stamp();
         }
+        assert_eq!(identity.stamp(), last);
         fs::write(&path, b"canary\xff").unwrap();
         let error = identity.identity("https://as.example").await.unwrap_err();
         assert!(error.is_transient() && !error.to_string().contains("canary"), "{error}");

@@ -177,8 +177,7 @@ impl Place {
 
     fn stamp(&self) -> Option<Stamp> {
         let found = fs::symlink_metadata(self.document()).ok()?;
-        let changed = found.mtime().cast_unsigned().wrapping_mul(1_000_000_000);
-        Some(Stamp::new([changed.wrapping_add(found.mtime_nsec().cast_unsigned()), found.len(), found.ino()]))
+        Some(Stamp::of_file(&found))
     }
 
     /// Reads the document; also answers whether normalising has changed it.

@@ -10,6 +10,7 @@ use ring::digest;
 use super::address::AddressClass;
 use super::error::AuthError;
 use super::settings::ConfiguredClient;
+use super::store::Stamp;
 use super::web_url::WebUrl;
 
 /// Brings the token of an identity that somebody else has made sure of: a person who has signed on at
@@ -30,6 +31,14 @@ pub trait IdentitySource: Send + Sync + fmt::Debug {
     ///
     /// Dropping the future must lose nothing that others need.
     async fn identity(&self, audience: &str) -> Result<Secret, AuthError>;
+
+    /// Tells one token from the next, cheaply and without waiting; `None` if that cannot be told.
+    ///
+    /// Looked at every second while a token is known to be of no use, so that somebody who signs on anew is
+    /// noticed.
+    fn stamp(&self) -> Option<Stamp> {
+        None
+    }
 
     /// What tells this source from others, without a word of the token: settings whose sources have the same
     /// fingerprint are the same settings. `None`: it is the same as itself alone.

@@ -113,6 +113,8 @@ struct State {
     login: Option<LoginFlight>,
     /// The token, or the want of one, that only a person can help with.
     unusable: Option<TokenStamp>,
+    /// Which token of an identity was shown last.
+    shown: Option<Stamp>,
     is_closed: bool,
 }
 
@@ -166,6 +168,7 @@ impl OAuth {
             saving: None,
             login: None,
             unusable: None,
+            shown: None,
             is_closed: false,
         };
         let shared = Arc::new(Shared {
@@ -328,7 +331,8 @@ impl OAuth {
     }
 
     /// Waits until there is a token that was not yet known to be of no use: somebody has logged in, here or
-    /// in another process. The store is looked at every second.
+    /// in another process, or signed on anew where the token of an identity is shown. The store and
+    /// [that token](super::IdentitySource::stamp) are looked at every second.
     ///
     /// # Cancel safety
     ///
@@ -339,7 +343,8 @@ impl OAuth {
                 tracing::debug!(server = %self.shared.server, %error, "no look at the credentials");
             }
             let (carry, stamp) = self.shared.carry();
-            if carry != Carry::Nothing && self.shared.state().unusable != Some(stamp) {
+            let is_unusable = self.shared.state().unusable == Some(stamp) && !self.shared.has_new_identity();
+            if carry != Carry::Nothing && !is_unusable {
                 return;
             }
             sleep(WATCH_EVERY).await;
@@ -417,6 +422,18 @@ impl Shared {
         if matches!(error, AuthError::NeedsAuth(_)) {
             self.state().unusable = Some(stamp);
         }
+    }
+
+    /// The token of an identity is about to be shown that is of this state.
+    pub(super) fn on_shown(&self, identity: Option<Stamp>) {
+        self.state().shown = identity;
+    }
+
+    /// Whether there is a token of an identity that was not shown yet.
+    fn has_new_identity(&self) -> bool {
+        let settings = self.settings();
+        let identity = settings.grant.identity().and_then(|identity| identity.stamp());
+        identity.is_some() && identity != self.state().shown
     }
 
     fn carry(&self) -> (Carry, TokenStamp) {

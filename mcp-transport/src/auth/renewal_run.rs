@@ -34,6 +34,8 @@ pub(super) async fn run(shared: &Shared, refused: Option<Secret>) -> Result<(), 
                 RenewalInput::Reloaded(record)
             }
             (RenewalOutput::NeedIdentity(source, audience), _) => {
+                // What changes from here on was not shown.
+                shared.on_shown(source.stamp());
                 let identity = timeout(TOKEN_LIMIT, source.identity(&audience)).await;
                 let late = || Err(AuthError::unavailable("no token of the identity in time"));
                 RenewalInput::Identity(identity.unwrap_or_else(|_| late()))

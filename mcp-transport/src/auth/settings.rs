@@ -317,6 +317,15 @@ impl PartialEq for OAuthSettings {
 }
 
 impl Grant {
+    /// Who brings the token of an identity, if one is shown.
+    pub(super) fn identity(&self) -> Option<&dyn IdentitySource> {
+        match self {
+            Self::EnterpriseManaged(provider) => Some(&*provider.source),
+            Self::WorkloadIdentity(source) => Some(&**source),
+            Self::AuthorizationCode | Self::ClientCredentials => None,
+        }
+    }
+
     /// The extension of MCP that the client has to declare for it, by identifier; `None` where there is none.
     ///
     /// # Source

@@ -1,4 +1,8 @@
 use std::fmt;
+#[cfg(unix)]
+use std::fs::Metadata;
+#[cfg(unix)]
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -94,7 +98,7 @@ pub struct CredentialKey {
     digest: String,
 }
 
-/// One state of a record, of no meaning beyond being equal to itself.
+/// One state of a record or of a token, of no meaning beyond being equal to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp([u64; 3]);
 
@@ -180,6 +184,13 @@ impl Stamp {
     #[must_use]
     pub fn new(parts: [u64; 3]) -> Self {
         Self(parts)
+    }
+
+    /// The state of a file, as its attributes tell it.
+    #[cfg(unix)]
+    pub(super) fn of_file(found: &Metadata) -> Self {
+        let seconds = found.mtime().cast_unsigned().wrapping_mul(1_000_000_000);
+        Self([seconds.wrapping_add(found.mtime_nsec().cast_unsigned()), found.len(), found.ino()])
     }
 }
 
