@@ -377,6 +377,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_wanted_stays_in_its_place() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, 'a', patience(start, 10, 10), Door::Session).unwrap();
+        assert_eq!(table.remove_if(1, |value| *value == 'b'), None);
+        assert_eq!(table.get(1), Some(&'a'));
+        assert_eq!(table.remove_if(1, |value| *value == 'a'), Some('a'));
+        assert_eq!(table.get(1), None);
+    }
+
+    #[test]
+    fn a_later_round_begins_at_rest_with_the_whole_of_its_soft_limit() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        let later_round = patience(start, 10, 1000).at_rest(at(start, 100));
+        table.insert(1, (), later_round, Door::Again).unwrap();
+        assert!(table.expire(at(start, 299)).is_empty());
+        table.resume(1, at(start, 300));
+        assert!(table.expire(at(start, 309)).is_empty());
+        assert_eq!(table.expire(at(start, 310)).len(), 1);
+    }
+
+    #[test]
     fn the_driver_is_woken_only_for_an_earlier_deadline() {
         let start = Instant::now();
         let mut table = PendingTable::new(8);
