@@ -63,8 +63,9 @@ async fn play(stage: &Stage, output: &Output) -> Result<Exit, Problem> {
         let judged = judge(&actor, &mut board);
         tokio::select! {
             biased;
-            report = judged => report?,
+            // First, so that whatever has led to a verdict stands before it.
             error = live.show() => return Err(error.into()),
+            report = judged => report?,
         }
     };
     live.catch_up()?;
