@@ -211,13 +211,14 @@ impl Framer {
         &mut self.buffer
     }
 
-    /// Nothing more can be read for now: gives a large buffer back if nothing is left in it.
+    /// Nothing more can be read for now: gives a large buffer back if nothing is left in it. The next one is
+    /// half as large, so that only a connection that stays quiet begins with small pieces again.
     #[cfg(feature = "stdio")]
     pub(crate) fn rest(&mut self) {
         if self.start >= self.buffer.len() && self.buffer.capacity() > MAX_IDLE {
             self.buffer = Vec::new();
             self.consume(0);
-            self.read_size = MIN_READ;
+            self.read_size = (self.read_size / 2).max(MIN_READ);
         }
     }
 
