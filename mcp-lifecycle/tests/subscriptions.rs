@@ -243,6 +243,24 @@ async fn whoever_follows_a_server_learns_why_it_was_interrupted_however_late() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_follows_a_server_learns_that_its_supervisor_was_dropped() {
+    let bench = Bench::new();
+    let connector = MemoryConnector::new();
+    let server = bench.add_by_hand("one", &connector, modern());
+    let mut following = server.follow(wanted(), SubscribeOptions::default());
+    let peer = connector.next_peer().await;
+    let play = async {
+        accept(&peer, resources()).await;
+        agree(&peer).await
+    };
+    assert_eq!(tokio::join!(play, next(&mut following)).1, "opened");
+    drop(bench);
+    assert_eq!(next(&mut following).await, "ending");
+    assert_eq!(next(&mut following).await, "shutting down");
+    assert_eq!(next(&mut following).await, "nothing");
+}
+
+#[tokio::test(start_paused = true)]
 async fn k2_189_tasks_of_a_followed_server_are_named_on_each_connection_and_told_of() {
     const EXTENSION: &str = "io.modelcontextprotocol/tasks";
     let bench = Bench::new();
