@@ -625,6 +625,19 @@ mod tests {
         assert_eq!(framer.buffer().as_ptr(), address, "a small one stays");
     }
 
+    #[cfg(feature = "stdio")]
+    #[test]
+    fn only_a_connection_that_stays_quiet_begins_with_small_pieces_again() {
+        let mut framer = Framer::new(1024 * 1024);
+        framer.read_size = MAX_READ;
+        let mut sizes = Vec::new();
+        for _ in 0..6 {
+            sizes.push(framer.buffer().capacity());
+            framer.rest();
+        }
+        assert_eq!(sizes, [65536, 32768, 16384, 8192, 4096, 4096]);
+    }
+
     fn line() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             Just(b"{\"jsonrpc\":\"2.0\",\"id\":12,\"result\":{}}\n".to_vec()),
