@@ -190,7 +190,7 @@ impl ServerCapabilities {
     /// MCP 2025-06-18 and later, basic/lifecycle: only negotiated capabilities may be used.
     #[must_use]
     pub fn allow(&self, method: &Method, version: ProtocolVersion) -> bool {
-        match method.as_str().split_once('/') {
+        match method.family() {
             Some(("completion", _)) => self.completions.is_some() || version < ProtocolVersion::V2025_03_26,
             Some(("logging", _)) => self.logging.is_some(),
             Some(("prompts", _)) => self.prompts.is_some(),

@@ -8,6 +8,7 @@ use crate::error::ErrorObject;
 use crate::id::RequestId;
 use crate::input_required::InputAnswers;
 use crate::json::plain::has_controls;
+use crate::json::scratch::Scratch;
 use crate::json::writer::write_json;
 use crate::meta_key;
 use crate::method::Method;
@@ -85,7 +86,7 @@ pub fn encode_request<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = String::with_capacity(224 + meta.text.len());
+    let mut out = Scratch::take();
     write_head(&mut out, id, method)?;
     let token = if meta.asks_progress { Some(id) } else { None };
     write_params(&mut out, params, meta, token)?;
@@ -124,7 +125,7 @@ pub fn encode_round(
     let params =
         params.ok_or_else(|| DecodeError::about("the frame is not the first round of the request"))?;
 
-    let mut out = String::with_capacity(first.len() + 128);
+    let mut out = Scratch::take();
     write_head(&mut out, id, method)?;
     write_json(&mut out, answers)?;
     // What follows goes into the object that was just written.
@@ -148,7 +149,7 @@ pub fn encode_notification<P: Serialize + ?Sized>(
     params: &P,
     meta: &MetaMembers,
 ) -> Result<Bytes, DecodeError> {
-    let mut out = String::with_capacity(128 + meta.text.len());
+    let mut out = Scratch::take();
     out.push_str("{\"jsonrpc\":\"2.0\",\"method\":");
     write_json(&mut out, method.as_str())?;
     out.push_str(",\"params\":");
@@ -160,7 +161,7 @@ pub fn encode_notification<P: Serialize + ?Sized>(
 /// Writes a successful answer to a request of the server.
 #[must_use]
 pub fn encode_result(id: &RequestId, result: &Payload) -> Bytes {
-    let mut out = String::with_capacity(48 + result.as_bytes().len());
+    let mut out = Scratch::take();
     out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     write_id(&mut out, id);
     out.push_str(",\"result\":");
@@ -175,7 +176,7 @@ pub fn encode_result(id: &RequestId, result: &Payload) -> Bytes {
 ///
 /// `error` has no JSON form.
 pub fn encode_error(id: &RequestId, error: &ErrorObject) -> Result<Bytes, DecodeError> {
-    let mut out = String::with_capacity(128);
+    let mut out = Scratch::take();
     out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     write_id(&mut out, id);
     out.push_str(",\"error\":");
@@ -244,11 +245,11 @@ fn write_params<P: Serialize + ?Sized>(
 
 /// Ends a frame. Raw JSON may hold line breaks between its tokens; in texts they are always escaped,
 /// so that a break found anywhere is white space and becomes a blank.
-fn finish(out: String) -> Bytes {
-    let mut out = out.into_bytes();
-    if !has_controls(&out) {
-        return out.into();
+fn finish(out: Scratch) -> Bytes {
+    if !has_controls(out.as_bytes()) {
+        return out.into_bytes();
     }
+    let mut out = out.as_bytes().to_vec();
     let mut searched = 0;
     while let Some(rest) = out.get_mut(searched..)
         && let Some(found) = memchr2(b'\n', b'\r', rest)

@@ -153,6 +153,12 @@ impl Method {
         Self::known(name).unwrap_or_else(|| Self(Cow::Owned(String::from_utf8_lossy(name).into_owned())))
     }
 
+    /// The family of the method and what is asked of it: what stands before and behind the first slash.
+    pub(crate) fn family(&self) -> Option<(&str, &str)> {
+        let slash = self.0.bytes().position(|byte| byte == b'/')?;
+        Some((self.0.get(..slash)?, self.0.get(slash + 1..)?))
+    }
+
     /// The name on the wire.
     #[must_use]
     pub fn as_str(&self) -> &str {

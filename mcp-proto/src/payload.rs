@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::allowance;
 use crate::json::reader::{ReadError, Reader, meaning_of};
+use crate::json::scratch::Scratch;
 use crate::json::writer::write_json;
 use crate::last_wins::keep_last;
 
@@ -49,9 +50,9 @@ impl Payload {
     ///
     /// The value has no JSON form (a map with keys that are no texts, a failing `Serialize`).
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, DecodeError> {
-        let mut text = String::with_capacity(128);
+        let mut text = Scratch::take();
         write_json(&mut text, value)?;
-        Ok(Self(text.into()))
+        Ok(Self(text.into_bytes()))
     }
 
     /// Takes a text that is already known to be one JSON value within the depth limit.

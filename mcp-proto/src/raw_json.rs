@@ -8,12 +8,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::json::raw_text::{RawText, raw_value};
 use crate::json::reader::Reader;
+use crate::json::scratch::Scratch;
 use crate::json::writer::write_json;
 use crate::message::NameReader;
 use crate::payload::DecodeError;
-
-/// Up to how many bytes a text is short.
-const SHORT: usize = 1024;
 
 /// One JSON value inside a message that nobody has asked to see typed, kept as its text.
 ///
@@ -30,10 +28,9 @@ impl RawJson {
     ///
     /// The value has no JSON form.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, DecodeError> {
-        let mut text = String::with_capacity(128);
+        let mut text = Scratch::take();
         write_json(&mut text, value)?;
-        // A short one is copied faster than what is left of its memory is given back.
-        let raw = if text.len() < SHORT { raw_value(text.as_str()) } else { raw_value(text) };
+        let raw = text.finish(|short| raw_value(short), raw_value);
         raw.or_else(|_| to_raw_value(value)).map(Self).map_err(|error| DecodeError::new(&error))
     }
 

@@ -7,5 +7,6 @@ pub(crate) mod plain;
 pub(crate) mod raw_text;
 pub(crate) mod reader;
 pub(crate) mod scan;
+pub(crate) mod scratch;
 mod value;
 pub(crate) mod writer;

@@ -4,7 +4,7 @@ use serde::ser::{
 };
 
 use super::only_text::OnlyText;
-use super::text::write_text;
+use super::text::write_inside_quotes;
 use super::{Writer, by_serde_json};
 
 /// The entries of an array, or the members of an object, on their way.
@@ -41,16 +41,16 @@ impl<'a> Inside<'a> {
 
     #[inline]
     fn member<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> serde_json::Result<()> {
-        self.separate();
-        write_text(self.out, name);
-        self.value(value)
+        self.name(name);
+        value.serialize(Writer(self.out))
     }
 
-    /// The value of a member whose name was written.
-    #[inline]
-    fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> serde_json::Result<()> {
-        self.out.push(':');
-        value.serialize(Writer(self.out))
+    /// The name of a member, with all that stands around it.
+    fn name(&mut self, name: &str) {
+        let first = std::mem::replace(&mut self.before, ',') == '{';
+        self.out.push_str(if first { "{\"" } else { ",\"" });
+        write_inside_quotes(self.out, name);
+        self.out.push_str("\":");
     }
 
     #[inline]
@@ -70,15 +70,11 @@ impl<'a> Inside<'a> {
     }
 }
 
-/// Appends the name of a member. What may be one beside a text, and how, is serde_json's to say.
-fn write_name<T: Serialize + ?Sized>(out: &mut String, name: &T) -> serde_json::Result<()> {
-    if name.serialize(OnlyText(|text: &str| write_text(out, text))).is_ok() {
-        return Ok(());
-    }
+/// What may be the name of a member beside a text, and how, is serde_json's to say.
+fn odd_name<T: Serialize + ?Sized>(name: &T) -> serde_json::Result<String> {
     let object = serde_json::to_string(&NameOfNothing(name))?;
-    let name = object.strip_prefix('{').and_then(|name| name.strip_suffix(":null}"));
-    out.push_str(name.ok_or_else(|| serde_json::Error::custom("a name is no text"))?);
-    Ok(())
+    let name = object.strip_prefix('{').and_then(|name| name.strip_suffix("null}"));
+    name.map(str::to_owned).ok_or_else(|| serde_json::Error::custom("a name is no text"))
 }
 
 struct NameOfNothing<'a, T: ?Sized>(&'a T);
@@ -162,13 +158,17 @@ impl SerializeMap for Inside<'_> {
 
     #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, name: &T) -> serde_json::Result<()> {
-        self.separate();
-        write_name(self.out, name)
+        if name.serialize(OnlyText(|text: &str| self.name(text))).is_err() {
+            let name = odd_name(name)?;
+            self.separate();
+            self.out.push_str(&name);
+        }
+        Ok(())
     }
 
     #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> serde_json::Result<()> {
-        self.value(value)
+        value.serialize(Writer(self.out))
     }
 
     fn end(self) -> serde_json::Result<()> {

@@ -5,12 +5,18 @@ use crate::json::plain::{is_plain, plain_length};
 /// Appends `text` in quotes.
 pub(super) fn write_text(out: &mut String, text: &str) {
     out.push('"');
+    write_inside_quotes(out, text);
+    out.push('"');
+}
+
+/// Appends `text` as it is written between quotes.
+#[inline]
+pub(super) fn write_inside_quotes(out: &mut String, text: &str) {
     if is_plain(text.as_bytes()) {
         out.push_str(text);
     } else {
         write_escaped(out, text);
     }
-    out.push('"');
 }
 
 /// Appends what is plain as a whole, and each letter that is not as it has to be written.
