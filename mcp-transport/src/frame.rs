@@ -11,10 +11,9 @@ const MAX_READ: usize = 64 * 1024;
 /// First piece that is read, in bytes; doubled whenever a read fills it.
 const MIN_READ: usize = 2 * 1024;
 
-/// Largest buffer that is kept while nothing comes, in bytes: idle connections stay small, and one that
-/// merely waits for its next answer needs no new buffer for that.
+/// Largest part of a line, in bytes, that moves into memory of its own while nothing more comes.
 #[cfg(feature = "stdio")]
-const MAX_IDLE: usize = 4 * 1024;
+const SHORT_PART: usize = 4 * 1024;
 
 /// Frames from this size on, in bytes, leave together with their buffer. Smaller ones are copied, so
 /// that a frame that somebody keeps never pins a buffer many times its size.
@@ -109,6 +108,27 @@ pub enum FrameError {
     /// More than 1000 lines in a row held no whole message, or 1 MiB of lines that do not even begin like one.
     #[error("the stream holds no messages")]
     NotMcp,
+}
+
+/// What a [`Framer`] reads into and copies short frames to.
+#[cfg(feature = "stdio")]
+#[derive(Debug)]
+pub(crate) struct Room {
+    buffer: Vec<u8>,
+    block: BytesMut,
+}
+
+#[cfg(feature = "stdio")]
+impl Room {
+    /// Room for the largest piece.
+    pub(crate) fn new() -> Self {
+        Self { buffer: Vec::with_capacity(MAX_READ), block: BytesMut::new() }
+    }
+
+    /// Whether there is as much as in a new one, and no more.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.buffer.capacity() == MAX_READ
+    }
 }
 
 /// An oversize line on its way out.
@@ -211,15 +231,27 @@ impl Framer {
         &mut self.buffer
     }
 
-    /// Nothing more can be read for now: gives a large buffer back if nothing is left in it. The next one is
-    /// half as large, so that only a connection that stays quiet begins with small pieces again.
+    /// Lends room to read into, where there is none.
     #[cfg(feature = "stdio")]
-    pub(crate) fn rest(&mut self) {
-        if self.start >= self.buffer.len() && self.buffer.capacity() > MAX_IDLE {
-            self.buffer = Vec::new();
-            self.consume(0);
-            self.read_size = (self.read_size / 2).max(MIN_READ);
+    pub(crate) fn lend(&mut self, room: impl FnOnce() -> Room) {
+        if self.buffer.capacity() == 0 {
+            Room { buffer: self.buffer, block: self.block } = room();
         }
+    }
+
+    /// Nothing more can be read for now: gives its room back, unless a long part of a line is in it.
+    #[cfg(feature = "stdio")]
+    pub(crate) fn give_back(&mut self) -> Option<Room> {
+        let part = self.buffer.get(self.start..).unwrap_or_default();
+        if part.len() > SHORT_PART {
+            return None;
+        }
+        let part = part.to_vec();
+        let mut buffer = std::mem::replace(&mut self.buffer, part);
+        buffer.clear();
+        self.scanned = self.scanned.saturating_sub(self.start);
+        self.start = 0;
+        Some(Room { buffer, block: std::mem::take(&mut self.block) })
     }
 
     /// Takes the next complete line that is not blank.
@@ -608,34 +640,42 @@ mod tests {
 
     #[cfg(feature = "stdio")]
     #[test]
-    fn a_large_buffer_is_given_back_once_it_is_empty_and_nothing_comes() {
+    fn room_is_lent_and_given_back_with_nothing_lost() {
         let mut framer = Framer::new(1024 * 1024);
-        let line = format!("{{\"{}\"}}\n", "x".repeat(HAND_OVER / 2));
-        framer.push(&line.as_bytes()[..line.len() - 1]);
-        framer.rest();
-        framer.push(b"\n");
-        assert!(framer.next_frame().unwrap().is_some(), "what has come is kept");
-        framer.rest();
-        assert_eq!(framer.buffer.capacity(), 0);
-        assert_eq!(framer.buffer().capacity(), MIN_READ);
+        framer.lend(Room::new);
         let address = framer.buffer().as_ptr();
-        framer.push(b"{1}\n");
-        assert!(framer.next_frame().unwrap().is_some());
-        framer.rest();
-        assert_eq!(framer.buffer().as_ptr(), address, "a small one stays");
+        framer.push(b"{1}\n{\"two\":");
+        let Some(Inbound::Message { frame, .. }) = framer.next_frame().unwrap() else { panic!("no frame") };
+        assert!(framer.next_frame().unwrap().is_none());
+        let room = framer.give_back().unwrap();
+        assert!(room.is_whole() && room.buffer.is_empty());
+        assert_eq!(framer.buffer.capacity(), 7, "what has come is kept, and no more");
+        framer.push(b"2}\n{3}\n");
+        for expected in ["{\"two\":2}", "{3}"] {
+            let next = framer.next_frame().unwrap();
+            assert!(matches!(next, Some(Inbound::Message { frame, .. }) if frame == expected));
+        }
+        assert!(!framer.give_back().unwrap().is_whole());
+        assert_eq!((framer.buffer.capacity(), framer.block.capacity()), (0, 0));
+        framer.lend(|| room);
+        assert_eq!(framer.buffer().as_ptr(), address);
+        assert_eq!(&frame[..], b"{1}", "what was copied out is nobody else's");
     }
 
     #[cfg(feature = "stdio")]
     #[test]
-    fn only_a_connection_that_stays_quiet_begins_with_small_pieces_again() {
+    fn a_long_part_of_a_line_keeps_its_room() {
         let mut framer = Framer::new(1024 * 1024);
-        framer.read_size = MAX_READ;
-        let mut sizes = Vec::new();
-        for _ in 0..6 {
-            sizes.push(framer.buffer().capacity());
-            framer.rest();
-        }
-        assert_eq!(sizes, [65536, 32768, 16384, 8192, 4096, 4096]);
+        framer.lend(Room::new);
+        let line = format!("{{\"{}\"}}", "x".repeat(SHORT_PART));
+        framer.push(line.as_bytes());
+        assert!(framer.next_frame().unwrap().is_none());
+        assert!(framer.give_back().is_none());
+        framer.lend(|| panic!("it has room"));
+        framer.push(b"\n");
+        let next = framer.next_frame().unwrap();
+        assert!(matches!(next, Some(Inbound::Message { frame, .. }) if frame == line));
+        assert!(framer.give_back().unwrap().is_whole());
     }
 
     fn line() -> impl Strategy<Value = Vec<u8>> {

@@ -14,6 +14,7 @@ mod link;
 mod outgoing;
 mod queue;
 mod receive;
+mod spare;
 mod transport;
 
 pub use connector::StdioConnector;

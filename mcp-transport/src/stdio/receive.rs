@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::exit::Exit;
 use super::link::{Link, Looked};
+use super::spare;
 use crate::error::{CloseReason, Closed};
 use crate::frame::{FrameError, Framer};
 use crate::process::ProcessEnd;
@@ -122,10 +123,13 @@ impl StdioReceive {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Read>> {
         let mut incoming = self.link.incoming();
         let Some(pipe) = incoming.as_mut() else { return Poll::Ready(Ok(Read::End)) };
+        self.framer.lend(spare::take);
         let buffer = self.framer.buffer();
         let State::Draining { left, .. } = &mut self.state else {
             let Poll::Ready(read) = pin!(pipe.read_buf(buffer)).poll(cx) else {
-                self.framer.rest();
+                if let Some(room) = self.framer.give_back() {
+                    spare::keep(room);
+                }
                 return Poll::Pending;
             };
             return Poll::Ready(Ok(if read? > 0 { Read::Bytes } else { Read::End }));
