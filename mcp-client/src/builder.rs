@@ -12,7 +12,7 @@ use mcp_session::{Asker, ClientHandler, SessionOptions};
 use mcp_transport::Connector;
 use mcp_transport::auth::OAuth;
 use mcp_transport::http::{HttpBackend, HttpConnector, HttpLimits, HyperBackend};
-use mcp_transport::process::{Command, LocalProcesses, ProcessFactory};
+use mcp_transport::process::{Command, Inherited, LocalProcesses, ProcessFactory};
 use mcp_transport::stdio::{StdioConnector, StdioLimits};
 use tokio::runtime::Handle;
 
@@ -39,7 +39,7 @@ pub struct ClientBuilder {
 pub(crate) struct Launch {
     /// How the client introduces itself.
     client_info: Implementation,
-    environment: Vec<(OsString, OsString)>,
+    environment: Inherited,
     processes: Option<Arc<dyn ProcessFactory>>,
     http: Option<Arc<dyn HttpBackend>>,
     authorization: Authorization,
@@ -147,8 +147,7 @@ impl ClientBuilder {
         K: Into<OsString>,
         V: Into<OsString>,
     {
-        let pair = |(name, value): (K, V)| (name.into(), value.into());
-        self.launch.environment = variables.into_iter().map(pair).collect();
+        self.launch.environment = variables.into_iter().collect();
         self
     }
 
@@ -350,7 +349,7 @@ impl Default for Launch {
     fn default() -> Self {
         Self {
             client_info: Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
-            environment: Vec::new(),
+            environment: Inherited::default(),
             has_tasks: false,
             processes: None,
             http: None,
@@ -449,7 +448,7 @@ impl Launch {
     fn command(&self, name: &str, program: &StdioServer) -> Command {
         let mut command = Command::new(program.command.as_str())
             .args(program.args.iter().map(String::as_str))
-            .inherit(self.environment.iter().map(|(name, value)| (name, value)))
+            .inherit_shared(self.environment.clone())
             .server(name);
         for (name, value) in &program.env {
             command = command.env(name.as_str(), value.expose());
@@ -509,7 +508,7 @@ fn options(server: &ServerConfig) -> ServerOptions {
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Launch")
-            .field("environment", &self.environment.len())
+            .field("environment", &self.environment)
             .field("processes", &self.processes)
             .field("serving", &self.serving)
             .finish_non_exhaustive()

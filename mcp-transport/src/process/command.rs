@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mcp_proto::Redactor;
 
-use super::environment::filter_environment;
+use super::environment::{Inherited, filter_environment};
 use super::error::SpawnError;
 
 /// What to start, and what it gets to see.
@@ -37,7 +37,7 @@ use super::error::SpawnError;
 pub struct Command {
     program: OsString,
     args: Vec<OsString>,
-    inherited: BTreeMap<OsString, OsString>,
+    inherited: Inherited,
     configured: BTreeMap<OsString, OsString>,
     cwd: Option<PathBuf>,
     server: Option<Arc<str>>,
@@ -55,7 +55,7 @@ impl Command {
         Self {
             program: program.into(),
             args: Vec::new(),
-            inherited: BTreeMap::new(),
+            inherited: Inherited::default(),
             configured: BTreeMap::new(),
             cwd: None,
             server: None,
@@ -82,7 +82,14 @@ impl Command {
         K: Into<OsString>,
         V: Into<OsString>,
     {
-        self.inherited.extend(filter_environment(variables));
+        self.inherited.add(filter_environment(variables));
+        self
+    }
+
+    /// Passes on `inherited`, in the place of what was passed on before. Many commands share it without a
+    /// copy of each variable.
+    pub fn inherit_shared(mut self, inherited: Inherited) -> Self {
+        self.inherited = inherited;
         self
     }
 
@@ -164,13 +171,14 @@ impl Command {
 
     /// Each variable once, the configured value where there are two.
     pub(super) fn environment(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        let inherited = self.inherited.iter().filter(|(name, _)| !self.configured.contains_key(*name));
+        let inherited =
+            self.inherited.variables().iter().filter(|(name, _)| !self.configured.contains_key(*name));
         inherited.chain(&self.configured).map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
     pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
         let name = OsStr::new(name);
-        self.configured.get(name).or_else(|| self.inherited.get(name)).map(OsString::as_os_str)
+        self.configured.get(name).or_else(|| self.inherited.variables().get(name)).map(OsString::as_os_str)
     }
 }
 
@@ -221,6 +229,18 @@ mod tests {
             let variables: Vec<_> = command.environment().collect();
             assert_eq!(variables, [("HOME".as_ref(), "/h".as_ref()), ("PATH".as_ref(), "/mine".as_ref())]);
         }
+    }
+
+    #[test]
+    fn what_is_inherited_is_shared_until_a_command_adds_to_it() {
+        let shared: Inherited = [("PATH", "/bin"), ("TOKEN", "canary")].into_iter().collect();
+        let one = Command::new("a").inherit_shared(shared.clone());
+        let two = Command::new("b").inherit_shared(shared.clone()).inherit([("HOME", "/h")]);
+        assert!(std::ptr::eq(one.inherited.variables(), shared.variables()));
+        let names =
+            |command: &Command| command.environment().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!((names(&one), names(&two)), (vec!["PATH".into()], vec!["HOME".into(), "PATH".into()]));
+        assert_eq!(format!("{shared:?}"), "{\"PATH\"}");
     }
 
     #[test]

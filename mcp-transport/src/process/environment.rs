@@ -1,5 +1,8 @@
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
 
 /// Names of the variables that a child inherits; beside them, all that begin with `XDG_`.
 pub const INHERITED: &[&str] =
@@ -36,6 +39,44 @@ where
         .map(|(name, value)| (name.into(), value.into()))
         .filter(|(name, value)| may_inherit(name) && !value.as_bytes().starts_with(SHELL_FUNCTION))
         .collect()
+}
+
+/// What [`filter_environment`] keeps of an environment, kept once for all commands that inherit it.
+///
+/// `Debug` shows no values: they may hold secrets.
+///
+/// # Examples
+///
+/// ```
+/// use mcp_transport::process::{Command, Inherited};
+///
+/// let inherited: Inherited = [("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")].into_iter().collect();
+/// let commands = ["one", "two"].map(|program| Command::new(program).inherit_shared(inherited.clone()));
+/// ```
+#[derive(Clone, Default)]
+pub struct Inherited(Arc<BTreeMap<OsString, OsString>>);
+
+impl Inherited {
+    pub(super) fn add(&mut self, more: impl IntoIterator<Item = (OsString, OsString)>) {
+        Arc::make_mut(&mut self.0).extend(more);
+    }
+
+    pub(super) fn variables(&self) -> &BTreeMap<OsString, OsString> {
+        &self.0
+    }
+}
+
+/// Filters the variables.
+impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Inherited {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Self {
+        Self(Arc::new(filter_environment(variables).into_iter().collect()))
+    }
+}
+
+impl fmt::Debug for Inherited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 fn may_inherit(name: &OsStr) -> bool {

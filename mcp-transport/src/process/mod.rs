@@ -27,7 +27,7 @@ mod table;
 mod watcher;
 
 pub use command::Command;
-pub use environment::{INHERITED, filter_environment};
+pub use environment::{INHERITED, Inherited, filter_environment};
 pub use error::SpawnError;
 pub use factory::{Child, Process, ProcessEnd, ProcessFactory};
 pub use ladder::Graces;
