@@ -249,7 +249,7 @@ impl Actor {
         let generation = link.generation;
         match news {
             News::Up(session, lists) => {
-                let peer = Arc::new(session.peer().clone());
+                let peer = session.shared_peer();
                 let era = peer.era;
                 self.server.count_session(&session);
                 link.session = Some(session);

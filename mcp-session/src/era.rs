@@ -38,7 +38,7 @@ pub(crate) enum Reply {
 /// it asks for the era: probing, log levels, URLs, roots, tasks, and whom a notice is for.
 #[derive(Debug)]
 pub(crate) struct Agreed {
-    peer: PeerInfo,
+    peer: Arc<PeerInfo>,
     /// Members that every request carries in `_meta`; none in the legacy era.
     base: MetaMembers,
     /// Members that every call carries: those above, the log level that was asked for, and the progress
@@ -63,10 +63,10 @@ impl Agreed {
         let has_tasks = declared.extensions.as_ref().is_some_and(is_declared)
             && peer.capabilities.has_extension(extension::TASKS);
         let (tools, has_told_of_type) = (ToolHeaders::default(), AtomicBool::new(false));
-        Self { peer, base, common, tools, has_tasks, has_told_of_type }
+        Self { peer: Arc::new(peer), base, common, tools, has_tasks, has_told_of_type }
     }
 
-    pub(crate) fn peer(&self) -> &PeerInfo {
+    pub(crate) fn peer(&self) -> &Arc<PeerInfo> {
         &self.peer
     }
 

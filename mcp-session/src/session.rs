@@ -101,6 +101,12 @@ impl Session {
         self.agreed.peer()
     }
 
+    /// The same, to be kept longer than the session.
+    #[must_use]
+    pub fn shared_peer(&self) -> Arc<PeerInfo> {
+        Arc::clone(self.agreed.peer())
+    }
+
     /// Makes a call and decodes its result.
     ///
     /// One request is written, without what the agreed version lacks of it
