@@ -32,9 +32,9 @@ impl Alarm {
         sleep.as_mut().poll(cx)
     }
 
-    /// Takes the timer away: there is nothing to wait for.
-    pub(crate) fn stop(&mut self) {
-        *self = Self::default();
+    /// Takes the timer away: there is nothing to wait for. Answers whether there was one.
+    pub(crate) fn stop(&mut self) -> bool {
+        std::mem::take(self).sleep.is_some()
     }
 }
 

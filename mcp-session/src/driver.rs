@@ -76,8 +76,9 @@ impl Driver {
         if self.shared.is_stopping() {
             return Poll::Ready(self.end(Closed::new(CloseReason::Local, ""), Farewell::Told, cx));
         }
-        self.expire(cx);
+        let has_rung = self.expire(cx);
         match self.read(cx) {
+            Read::All if has_rung => self.trim(),
             Read::All => {}
             Read::Closed(closed) => return Poll::Ready(self.end(closed, Farewell::Silent, cx)),
             // Everybody else first.
@@ -128,14 +129,27 @@ impl Driver {
         closed
     }
 
-    /// Ends the calls whose deadline has come and sets the timer to the next one.
-    fn expire(&mut self, cx: &mut Context<'_>) {
+    /// Ends the calls whose deadline has come and sets the timer to the next one. Answers whether the time
+    /// that it was set to before is over, or was taken back.
+    fn expire(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_rung = false;
         loop {
-            let Some(armed) = self.shared.table().arm() else { return self.alarm.stop() };
+            let Some(armed) = self.shared.table().arm() else { return self.alarm.stop() || has_rung };
             if self.alarm.poll_until(armed, cx).is_pending() {
-                return;
+                return has_rung;
             }
+            has_rung = true;
             self.shared.expire(Instant::now().max(armed));
+        }
+    }
+
+    /// Gives back what is kept for the next calls, unless one waits for its answer.
+    ///
+    /// Looked at when the timer has rung, which an idle session sees once and a busy one rarely: so nothing
+    /// that a busy one needs is made anew for each call.
+    fn trim(&mut self) {
+        if self.shared.trim() {
+            self.batch = Vec::new();
         }
     }
 }

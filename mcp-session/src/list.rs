@@ -57,6 +57,14 @@ impl<T> Default for Listed<T> {
     }
 }
 
+impl<T> Listed<T> {
+    /// What was fetched, without room for more: a list is kept for as long as its server.
+    fn new(mut items: Vec<T>, truncated: Option<Truncated>) -> Self {
+        items.shrink_to_fit();
+        Self { items, truncated }
+    }
+}
+
 impl Default for ListLimits {
     fn default() -> Self {
         Self { max_pages: 100, max_items: 10_000, max_bytes: 32 * 1024 * 1024 }
@@ -102,7 +110,7 @@ pub(crate) async fn fetch<R: Paginated>(
     let listing = (R::METHOD == Method::TOOLS_LIST).then(|| session.tool_headers().begin_listing());
     for page in 0.. {
         if page == limits.max_pages {
-            return Ok(Listed { items, truncated: Some(Truncated::Pages) });
+            return Ok(Listed::new(items, Some(Truncated::Pages)));
         }
         let mut call = session.start(R::METHOD, &R::page(cursor.clone()), None, options.clone(), pass);
         // What was waited before the list began is no matter of the pages after the first.
@@ -110,13 +118,13 @@ pub(crate) async fn fetch<R: Paginated>(
         let (result, kept) = match poll_fn(|cx| call.poll_answer(cx)).await {
             Ok(answered) => answered,
             Err(error) if page > 0 && error.is_timeout() => {
-                return Ok(Listed { items, truncated: Some(Truncated::Deadline) });
+                return Ok(Listed::new(items, Some(Truncated::Deadline)));
             }
             Err(error) => return Err(error),
         };
         bytes += result.as_bytes().len();
         if bytes > limits.max_bytes {
-            return Ok(Listed { items, truncated: Some(Truncated::Bytes) });
+            return Ok(Listed::new(items, Some(Truncated::Bytes)));
         }
         let decoded = result.decode().map_err(|error| CallError::Protocol(ProtocolFault::Result(error)))?;
         let (entries, next) = R::split(decoded);
@@ -127,10 +135,14 @@ pub(crate) async fn fetch<R: Paginated>(
         {
             break;
         }
-        items.extend(entries);
+        if items.is_empty() {
+            items = entries;
+        } else {
+            items.extend(entries);
+        }
         if items.len() > limits.max_items || (items.len() == limits.max_items && next.is_some()) {
             items.truncate(limits.max_items);
-            return Ok(Listed { items, truncated: Some(Truncated::Items) });
+            return Ok(Listed::new(items, Some(Truncated::Items)));
         }
         cursor = next;
         if cursor.is_none() {
@@ -144,7 +156,7 @@ pub(crate) async fn fetch<R: Paginated>(
                 Some(permit) => Pass::GateAndBack(permit),
                 None => match place.slot.ended(&session.handle.shared.transport).await {
                     error if error.is_timeout() => {
-                        return Ok(Listed { items, truncated: Some(Truncated::Deadline) });
+                        return Ok(Listed::new(items, Some(Truncated::Deadline)));
                     }
                     error => return Err(error),
                 },
@@ -154,7 +166,7 @@ pub(crate) async fn fetch<R: Paginated>(
     if let Some(listing) = listing {
         session.tool_headers().end_listing(listing);
     }
-    Ok(Listed { items, truncated: None })
+    Ok(Listed::new(items, None))
 }
 
 /// What came at each cursor so far. Only digests are kept: a cursor may be megabytes long.

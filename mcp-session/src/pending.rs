@@ -234,6 +234,18 @@ impl<T> PendingTable<T> {
         self.armed
     }
 
+    /// Takes the driver's timer back if nothing has a deadline: with its next turn, the driver rests.
+    /// Answers whether it has to be woken for that.
+    pub(crate) fn disarm(&mut self) -> bool {
+        self.deadlines.is_empty() && self.armed.take().is_some()
+    }
+
+    /// Gives back the room that is not needed.
+    pub(crate) fn trim(&mut self) {
+        self.entries.shrink_to_fit();
+        self.deadlines.shrink_to_fit();
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.front().map(|&(due, _)| due)
     }
@@ -418,6 +430,35 @@ mod tests {
         assert_eq!(table.arm(), Some(at(start, 40)), "an idle timer is left to fire once");
         table.expire(at(start, 40));
         assert_eq!(table.arm(), None, "and then rests");
+    }
+
+    #[test]
+    fn the_timer_is_taken_back_only_when_nothing_has_a_deadline() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        table.insert(1, (), patience(start, 50, 50), Door::Session).unwrap();
+        table.arm();
+        assert!(!table.disarm(), "a call needs it");
+        assert_eq!(table.arm(), Some(at(start, 50)));
+        table.remove(1);
+        assert!(table.disarm());
+        assert!(!table.disarm(), "the driver is woken once");
+        assert_eq!(table.arm(), None);
+        assert_eq!(table.insert(2, (), patience(start, 60, 60), Door::Session).unwrap(), Timer::Late);
+    }
+
+    #[test]
+    fn a_table_at_rest_keeps_no_room() {
+        let start = Instant::now();
+        let mut table = PendingTable::new(8);
+        for id in 1..=5 {
+            table.insert(id, (), patience(start, 10, 10), Door::Session).unwrap();
+        }
+        table.trim();
+        assert_eq!(table.ids().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(table.expire(at(start, 10)).len(), 5);
+        table.trim();
+        assert_eq!((table.entries.capacity(), table.deadlines.capacity()), (0, 0));
     }
 
     #[test]

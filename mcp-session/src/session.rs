@@ -272,6 +272,14 @@ impl Session {
         }
     }
 
+    /// Has the driver give back the memory that is kept for the next calls, unless one waits for an answer.
+    ///
+    /// A session does that by itself when the time that its last call could have taken is over. Ask for it
+    /// where it is known before that nothing follows for now, as when a server has told what it offers.
+    pub fn trim(&self) {
+        self.handle.shared.rest();
+    }
+
     /// Whether calls are taken. A `true` may be stale at once: a call tells for certain.
     #[must_use]
     pub fn is_open(&self) -> bool {

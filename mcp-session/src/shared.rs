@@ -378,6 +378,23 @@ impl Shared {
         }
     }
 
+    /// Has the driver give back what is kept for the next calls, if nothing has a deadline.
+    pub(crate) fn rest(&self) {
+        if self.table().disarm() {
+            self.driver.wake();
+        }
+    }
+
+    /// Gives back what is kept for the next calls; `false`, and nothing is, if one waits for an answer.
+    pub(crate) fn trim(&self) -> bool {
+        let mut table = self.table();
+        let is_idle = !table.values().any(Entry::is_call);
+        if is_idle {
+            table.trim();
+        }
+        is_idle
+    }
+
     /// Ends the session: nothing comes in any more, and each waiting call ends exactly once. The first
     /// reason stays; it is returned.
     pub(crate) fn shut(&self, closed: Closed, farewell: Farewell) -> Closed {

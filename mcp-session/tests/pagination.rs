@@ -62,6 +62,7 @@ async fn g141_pages_are_fetched_in_order_until_no_cursor_comes() {
     let listed = listed.unwrap();
     assert_eq!(names(&listed), ["a", "b", "c"]);
     assert_eq!(listed.truncated, None);
+    assert_eq!(listed.items.capacity(), 3, "no room for entries that do not come");
     assert_quiescent(&it.session);
 }
 

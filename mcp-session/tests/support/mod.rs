@@ -13,6 +13,7 @@
 )]
 
 pub mod desk;
+pub mod echo;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
