@@ -3,13 +3,12 @@ use std::time::Duration;
 
 use mcp_session::Session;
 use mcp_transport::{AuthFailure, AuthFailureKind, CloseReport, Connector, Ending};
-use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::account::Account;
-use crate::connection::{Link, News, Turn, prepare};
+use crate::connection::{Link, Turn, prepare};
 use crate::errands::{Errand, Errands};
 use crate::failure::Failure;
 use crate::interruption::Interruption;
@@ -22,6 +21,7 @@ use crate::server::{Offer, Server, left};
 use crate::state::State;
 use crate::stop_plan::{StopPlan, later};
 use crate::timer;
+use crate::wire::{News, Wire};
 
 /// The owner of one server: of its state, its connection and every task that belongs to it.
 ///
@@ -43,7 +43,8 @@ pub(crate) struct Actor {
     degraded: Option<u64>,
     /// The calls of this connection are given their time.
     draining: Option<u64>,
-    stopping: Option<Stopping>,
+    /// Boxed, as most of the time there is none.
+    stopping: Option<Box<Stopping>>,
     is_finished: bool,
 }
 
@@ -92,7 +93,7 @@ impl Actor {
     ///
     /// A server that takes the place of another one begins when nothing of that is left: there is never
     /// more than one connection to what a name stands for.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(&mut self) {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.ended.wait().await;
             if self.server.is_over() {
@@ -128,8 +129,8 @@ impl Actor {
     /// tells (before its end), the end, and timers last, so that no limit beats what it limits.
     async fn next(&mut self) -> Input {
         let deadline = self.next_deadline();
-        let (news, session) = match &mut self.link {
-            Some(link) => (Some(&mut link.news), link.session.as_ref()),
+        let (wire, session) = match &self.link {
+            Some(link) => (Some(&*link.wire), link.session.as_ref()),
             None => (None, None),
         };
         // Tasks are given the time of the calls on a connection that is left, but hold up no stop.
@@ -137,7 +138,7 @@ impl Actor {
         tokio::select! {
             biased;
             (wishes, number) = self.server.orders.next() => Input::Wishes(wishes, number),
-            news = next_news(news) => Input::News(news),
+            news = next_news(wire) => Input::News(news),
             Some(joined) = self.tasks.join_next() => Input::Joined(joined),
             errand = self.errands.next() => Input::Errand(errand),
             generation = drained(&self.server, self.draining, tasks) => Input::Drained(generation),
@@ -155,7 +156,7 @@ impl Actor {
             self.on_stop();
         }
         if let (Some(false), Some(link)) = (wishes.enabled, &self.link)
-            && !link.is_closing()
+            && link.wire.closes_by().is_none()
         {
             self.server.switch_off(link.generation);
         }
@@ -181,7 +182,7 @@ impl Actor {
             self.errands.have_login(self.server.desk.is_wanted());
         }
         if let Some(link) = self.link.as_ref().filter(|link| Some(link.generation) == wishes.suspect) {
-            link.suspect();
+            link.wire.timed_out.notify_one();
         }
     }
 
@@ -232,15 +233,16 @@ impl Actor {
                 let plan =
                     shutdown.unwrap_or_else(|| StopPlan::new(Instant::now(), limits.drain, limits.total));
                 let report = ServerReport::new(Arc::clone(&self.server.name));
-                self.stopping = Some(Stopping { plan, report, is_aborted: false, is_excused: false });
+                let stopping = Stopping { plan, report, is_aborted: false, is_excused: false };
+                self.stopping = Some(Box::new(stopping));
                 self.errands.drop_all();
                 self.feed(Event::Stop);
             }
         }
         self.tell_end();
         // A connection that is being closed already has as much time as the plan leaves, no more.
-        if let Some(link) = self.link.as_ref().filter(|link| link.is_closing()) {
-            link.close(self.close_by());
+        if let Some(link) = self.link.as_ref().filter(|link| link.wire.closes_by().is_some()) {
+            link.wire.close(self.close_by());
         }
     }
 
@@ -254,7 +256,7 @@ impl Actor {
                 self.server.count_session(&session);
                 link.session = Some(session);
                 // Made too late, it offers nothing: whatever ended it has been announced already.
-                if !link.is_closing() {
+                if link.wire.closes_by().is_none() {
                     self.server.set_offer(Some(Offer { generation, lists: Arc::new(lists), peer }));
                 }
                 self.feed(Event::Up(generation, era));
@@ -265,7 +267,7 @@ impl Actor {
 
     fn on_lost(&mut self, generation: u64, failure: Failure) {
         let loss = failure.loss();
-        let was_wanted = self.link.as_ref().is_some_and(|link| !link.is_closing());
+        let was_wanted = self.link.as_ref().is_some_and(|link| link.wire.closes_by().is_none());
         let failure = Arc::new(failure);
         if was_wanted {
             self.last_error = Some(Arc::clone(&failure));
@@ -287,7 +289,7 @@ impl Actor {
     /// The task of the connection has ended, and with it everything that belonged to it.
     fn on_joined(&mut self, joined: Result<Option<CloseReport>, JoinError>) {
         // It may have told something in the very moment before.
-        while let Some(news) = self.link.as_mut().and_then(|link| link.news.try_recv().ok()) {
+        while let Some(news) = self.link.as_ref().and_then(|link| link.wire.take_news()) {
             self.on_news(*news);
         }
         let Some(link) = self.link.take() else { return };
@@ -406,7 +408,7 @@ impl Actor {
                     tracing::warn!(server = %self.server.name, generation, running, tasks, "a connection is closed under its running calls or tasks");
                 }
                 if let Some(link) = link(generation) {
-                    link.close(self.close_by());
+                    link.wire.close(self.close_by());
                 }
             }
             Action::Connect { generation, era, haste } => {
@@ -415,7 +417,7 @@ impl Actor {
                 self.link = Some(link);
                 // At the gravest level, so that it stands around whatever is logged below it.
                 let span = tracing::error_span!("connection", server = %self.server.name, generation);
-                self.tasks.spawn(task.run().instrument(span));
+                self.tasks.spawn(async move { task.run().await }.instrument(span));
             }
             Action::Drain(generation) => self.draining = Some(generation),
             Action::Finish => self.is_finished = true,
@@ -435,7 +437,7 @@ impl Actor {
             }
             Action::Probe(generation) => {
                 if let Some(link) = link(generation) {
-                    link.probe();
+                    link.wire.slept.notify_one();
                 }
             }
             Action::Refuse => self.server.gate.close(),
@@ -537,13 +539,9 @@ impl Stopping {
     }
 }
 
-async fn next_news(news: Option<&mut mpsc::Receiver<Box<News>>>) -> Box<News> {
-    let news = match news {
-        Some(news) => news.recv().await,
-        None => None,
-    };
-    match news {
-        Some(news) => news,
+async fn next_news(wire: Option<&Wire>) -> Box<News> {
+    match wire {
+        Some(wire) => wire.next_news().await,
         // Without a connection there is nothing to hear; its end is seen by joining it.
         None => std::future::pending().await,
     }
@@ -553,9 +551,10 @@ async fn next_news(news: Option<&mut mpsc::Receiver<Box<News>>>) -> Box<News> {
 async fn drained(server: &Server, draining: Option<u64>, tasks: Option<&Session>) -> u64 {
     match draining {
         Some(generation) => {
-            server.gate.drained().await;
+            // Boxed, so that a server takes no room for it while it is used.
+            Box::pin(server.gate.drained()).await;
             if let Some(session) = tasks {
-                session.no_task_wanted().await;
+                Box::pin(session.no_task_wanted()).await;
             }
             generation
         }

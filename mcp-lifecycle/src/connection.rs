@@ -5,9 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use mcp_proto::Era;
-use mcp_session::{CallError, Driver, EraPolicy, HandshakeError, Opening, Session};
+use mcp_session::{CallError, Driver, EraPolicy, HandshakeError, Opening, Session, SessionOptions};
 use mcp_transport::{CloseReport, Closed, ConnectError, Connection, Connector, Ending, Streams, Transport};
-use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::aside::Aside;
@@ -19,61 +18,18 @@ use crate::machine::{Haste, Standing};
 use crate::server::Server;
 use crate::stop_plan::later;
 use crate::timer;
+use crate::wire::{News, Wire};
 
 /// How long past its deadline a transport may take to say that it has closed.
 const CLOSE_SLACK: std::time::Duration = std::time::Duration::from_millis(50);
-
-/// What a connection tells while it lives; its end is the end of its task.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// It could not be made, or broke.
-    Lost(Failure),
-    /// The handshake is done and the lists are loaded.
-    Up(Session, Lists),
-}
-
-/// Why a connection may be dead although it stands.
-#[derive(Debug, Default)]
-struct Suspicion {
-    /// The machine has slept.
-    slept: Notify,
-    /// A call has.
-    timed_out: Notify,
-}
 
 /// What the owner of a connection holds of it.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) generation: u64,
-    pub(crate) news: mpsc::Receiver<Box<News>>,
+    pub(crate) wire: Arc<Wire>,
     /// Once it is up.
     pub(crate) session: Option<Session>,
-    close: watch::Sender<Option<Instant>>,
-    suspicion: Arc<Suspicion>,
-}
-
-impl Link {
-    /// Orders the end, which must come before `by`. A second order can only make it earlier.
-    pub(crate) fn close(&self, by: Instant) {
-        self.close.send_if_modified(|close| {
-            let earlier = close.map_or(by, |present| present.min(by));
-            close.replace(earlier) != Some(earlier)
-        });
-    }
-
-    pub(crate) fn is_closing(&self) -> bool {
-        self.close.borrow().is_some()
-    }
-
-    /// A call has timed out: is there still anybody?
-    pub(crate) fn suspect(&self) {
-        self.suspicion.timed_out.notify_one();
-    }
-
-    /// Is there still anybody, whatever was known before?
-    pub(crate) fn probe(&self) {
-        self.suspicion.slept.notify_one();
-    }
 }
 
 /// When a connection is opened, among all that are.
@@ -91,9 +47,7 @@ pub(crate) struct Task {
     generation: u64,
     era: Option<Era>,
     turn: Turn,
-    close: CloseOrder,
-    suspicion: Arc<Suspicion>,
-    news: mpsc::Sender<Box<News>>,
+    wire: Arc<Wire>,
 }
 
 /// Makes a task and what its owner holds of it.
@@ -104,42 +58,47 @@ pub(crate) fn prepare(
     era: Option<Era>,
     turn: Turn,
 ) -> (Link, Task) {
-    // At most two pieces of news: up, lost. Boxed, as a channel has room for 32 of whatever goes through.
-    let (send_news, news) = mpsc::channel(2);
-    let close = watch::Sender::new(None);
-    let suspicion = Arc::new(Suspicion::default());
+    let wire = Arc::new(Wire::default());
     let task = Task {
         server: Arc::clone(server),
         connector: Arc::clone(connector),
         generation,
         era,
         turn,
-        close: CloseOrder(close.subscribe()),
-        suspicion: Arc::clone(&suspicion),
-        news: send_news,
+        wire: Arc::clone(&wire),
     };
-    (Link { generation, news, session: None, close, suspicion }, task)
+    (Link { generation, wire, session: None }, task)
 }
 
 impl Task {
     /// Opens, serves and closes one connection. Returns how it was closed, `None` if it never stood.
     ///
-    /// Every wait stands beside the order to close.
-    pub(crate) async fn run(mut self) -> Option<CloseReport> {
-        let opened = self.close.or(open(&self.server, &*self.connector, self.turn)).await?;
-        let (connection, by) = match opened {
+    /// Every wait stands beside the order to close. What is done once is boxed, so that a connection that
+    /// stands keeps no room for it.
+    pub(crate) async fn run(&self) -> Option<CloseReport> {
+        let opening = Box::pin(open(&self.server, &*self.connector, self.turn));
+        let (connection, by) = match self.wire.unless_closed(opening).await? {
             Ok(opened) => opened,
             Err(failure) => {
-                self.tell(News::Lost(failure)).await;
+                self.wire.tell(News::Lost(failure));
                 return None;
             }
         };
         let transport = Arc::clone(&connection.transport);
-        let lists_at_once = match transport.streams() {
-            // A stream of its own for each would mean a new connection for each.
-            Streams::PerRequest => NonZeroUsize::MIN,
-            Streams::Shared => self.server.options.in_flight,
-        };
+        let (opening, driver) = mcp_session::open(connection, self.session_options());
+        let established = Box::pin(establish(&self.server, opening, self.lists_at_once(&*transport), by));
+        let mut engine = Engine::new(driver);
+        let mut session = None;
+        let life = Life { task: self, engine: &mut engine, session: &mut session };
+        // Boxed, because a future that is handed on takes its room a second time.
+        if let Some(failure) = self.wire.unless_closed(Box::pin(life.live(established))).await {
+            // At once, before the rest of the connection is wound down.
+            self.wire.tell(News::Lost(failure));
+        }
+        Some(Box::pin(self.wind_down(transport, session, engine)).await)
+    }
+
+    fn session_options(&self) -> SessionOptions {
         let mut options = self.server.options.session.clone().with_server_name(Arc::clone(&self.server.name));
         options.handler_quota.get_or_insert_with(|| self.server.handler_quota.clone());
         if let (EraPolicy::Auto, Some(era)) = (options.era, self.era) {
@@ -148,40 +107,26 @@ impl Task {
                 Era::Modern => EraPolicy::Modern,
             };
         }
-        let (opening, driver) = mcp_session::open(connection, options);
-        let mut engine = Engine::new(driver);
-        let mut session = None;
-        let life = Life {
-            server: &self.server,
-            generation: self.generation,
-            news: &self.news,
-            suspicion: &self.suspicion,
-            engine: &mut engine,
-            session: &mut session,
-            lists_at_once,
-        };
-        // Boxed, because a future that is handed on takes its room a second time.
-        if let Some(failure) = self.close.or(Box::pin(life.live(opening, by))).await {
-            // At once, before the rest of the connection is wound down.
-            self.tell(News::Lost(failure)).await;
-        }
-        Some(self.wind_down(transport, session, engine).await)
+        options
     }
 
-    async fn tell(&self, news: News) {
-        // An owner that is gone needs no news: this task is about to be aborted.
-        let _ = self.news.send(Box::new(news)).await;
+    fn lists_at_once(&self, transport: &dyn Transport) -> NonZeroUsize {
+        match transport.streams() {
+            // A stream of its own for each would mean a new connection for each.
+            Streams::PerRequest => NonZeroUsize::MIN,
+            Streams::Shared => self.server.options.in_flight,
+        }
     }
 
     /// Closes what is left of a connection, also one that broke by itself: its process may still run.
     async fn wind_down(
-        &mut self,
+        &self,
         transport: Arc<dyn Transport>,
         session: Option<Session>,
         mut engine: Engine,
     ) -> CloseReport {
         let began = Instant::now();
-        let mut by = self.close.given().unwrap_or_else(|| later(began, self.server.options.close_limit));
+        let mut by = self.wire.closes_by().unwrap_or_else(|| later(began, self.server.options.close_limit));
         loop {
             let closing = async {
                 match &session {
@@ -194,46 +139,8 @@ impl Task {
                 report = timeout_at(by + CLOSE_SLACK, engine.beside(closing)) => {
                     return report.unwrap_or_else(|_| CloseReport::new(Ending::Abandoned, None, began.elapsed()));
                 }
-                earlier = self.close.before(by) => by = earlier,
+                earlier = self.wire.closes_before(by) => by = earlier,
             }
-        }
-    }
-}
-
-/// The order to close, as the task sees it.
-#[derive(Debug)]
-struct CloseOrder(watch::Receiver<Option<Instant>>);
-
-impl CloseOrder {
-    fn given(&self) -> Option<Instant> {
-        *self.0.borrow()
-    }
-
-    /// Does `work` unless the order comes before it is done: `None` then. The order wins a tie.
-    async fn or<F: Future>(&mut self, work: F) -> Option<F::Output> {
-        let mut came = Aside::new(self.came());
-        tokio::select! {
-            biased;
-            _ = came.output() => None,
-            output = work => Some(output),
-        }
-    }
-
-    /// Waits for the order.
-    async fn came(&mut self) -> Instant {
-        self.wait(|_| true).await
-    }
-
-    /// Waits for an order to close before `by`.
-    async fn before(&mut self, by: Instant) -> Instant {
-        self.wait(|close| close < by).await
-    }
-
-    async fn wait(&mut self, wanted: impl Fn(Instant) -> bool) -> Instant {
-        match self.0.wait_for(|close| close.is_some_and(&wanted)).await.map(|close| *close) {
-            Ok(Some(by)) => by,
-            // The owner is gone, and this task with it.
-            Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 }
@@ -274,34 +181,27 @@ impl Engine {
 
 /// A connection between its opening and its loss.
 struct Life<'a> {
-    server: &'a Arc<Server>,
-    generation: u64,
-    news: &'a mpsc::Sender<Box<News>>,
-    suspicion: &'a Suspicion,
+    task: &'a Task,
     engine: &'a mut Engine,
     session: &'a mut Option<Session>,
-    lists_at_once: NonZeroUsize,
 }
 
 impl Life<'_> {
     /// Makes the session ready, announces it, and keeps it until it is lost.
-    async fn live(self, opening: Opening, by: Instant) -> Failure {
-        // Boxed, so that a connection that stands does not keep the room that opening it has taken.
-        let established = Box::pin(establish(self.server, opening, self.lists_at_once, by));
+    async fn live(self, established: impl Future<Output = Result<(Session, Lists), Failure>>) -> Failure {
+        let Task { server, wire, generation, .. } = self.task;
         let (session, lists) = match self.engine.beside(established).await {
             Ok(established) => established,
             Err(failure) => return failure,
         };
         *self.session = Some(session.clone());
-        if self.news.send(Box::new(News::Up(session.clone(), lists))).await.is_err() {
-            // The owner is gone, and this task with it.
-            return std::future::pending().await;
-        }
+        wire.tell(News::Up(session.clone(), lists));
+        session.trim();
         let mut trouble = Aside::new(async {
             tokio::select! {
                 biased;
-                failure = watch_health(self.server, &session, self.suspicion) => failure,
-                failure = follow(self.server, self.generation, &session) => failure,
+                failure = watch_health(server, &session, wire) => failure,
+                failure = follow(server, *generation, &session) => failure,
             }
         });
         // The end of the session explains everything else, so it is looked at first.
@@ -358,13 +258,13 @@ async fn establish(
 }
 
 /// Probes the connection when it is idle or under suspicion; returns when it counts as dead.
-async fn watch_health(server: &Server, session: &Session, suspicion: &Suspicion) -> Failure {
+async fn watch_health(server: &Server, session: &Session, wire: &Wire) -> Failure {
     let mut keepalive = Keepalive::new(server.options.keepalive.clone(), Instant::now());
     loop {
         let due = tokio::select! {
             biased;
-            () = suspicion.slept.notified() => keepalive.on_resumed(Instant::now()),
-            () = suspicion.timed_out.notified() => keepalive.on_suspicion(Instant::now()),
+            () = wire.slept.notified() => keepalive.on_resumed(Instant::now()),
+            () = wire.timed_out.notified() => keepalive.on_suspicion(Instant::now()),
             () = timer::until(keepalive.next_deadline()) => {
                 keepalive.on_due(Instant::now(), session.in_flight())
             }

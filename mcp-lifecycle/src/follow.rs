@@ -101,14 +101,17 @@ impl Follower<'_> {
     /// Keeps a subscription to the lists open, where the server wants to be asked for that. Returns if it
     /// tells of none.
     async fn listen(&self) {
-        if self.session.peer().era == Era::Legacy {
-            return; // It tells unasked.
+        if self.session.peer().era == Era::Modern {
+            // Boxed, so that a server that tells unasked takes no room for it.
+            Box::pin(self.listen_on()).await;
         }
+    }
+
+    async fn listen_on(&self) {
         let mut failures = 0;
         loop {
             let began = Instant::now();
-            // Boxed, so that a server that needs no asking takes no room for it.
-            if Box::pin(self.listen_once()).await == Again::Never {
+            if self.listen_once().await == Again::Never {
                 return;
             }
             failures = if began.elapsed() < self.server.options.stable_for { failures + 1 } else { 1 };
@@ -176,8 +179,16 @@ impl Follower<'_> {
         let Some(changed) = self.changes.of(kind).filter(|_| Lists::are_declared(self.session, kind)) else {
             return;
         };
+        changed.notified().await;
+        // Boxed, so that a list that never changes takes no room for it.
+        Box::pin(self.keep_on(kind, changed)).await;
+    }
+
+    /// The same for a list that has changed just now. Returns when the session has gone.
+    async fn keep_on(&self, kind: ListKind, changed: &Notify) {
         let mut refresh = Refresh::new(self.server.options.refresh.clone());
         let mut is_failing = false;
+        self.told(kind, refresh.on_change(Instant::now()));
         loop {
             let is_due = tokio::select! {
                 biased;
@@ -190,7 +201,7 @@ impl Follower<'_> {
             }
             refresh.on_begin();
             let outcome = {
-                // Boxed, so that a list that does not change takes no room for it.
+                // Boxed, as most of the time there is none.
                 let mut fetching = Box::pin(self.fetch(kind));
                 loop {
                     tokio::select! {

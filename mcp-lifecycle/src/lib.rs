@@ -47,6 +47,7 @@ mod supervisor;
 mod timer;
 mod tool_refresh;
 mod uses;
+mod wire;
 
 // Owning servers.
 pub use options::{KillHook, ServerOptions, ServerSpec, Startup, SupervisorOptions};

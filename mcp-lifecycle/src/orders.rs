@@ -87,15 +87,17 @@ impl Orders {
     /// Cancel safe: orders are taken in the last step.
     pub(crate) async fn next(&self) -> (Wishes, u64) {
         loop {
-            let (wishes, number) = {
-                let mut given = self.lock();
-                (std::mem::take(&mut given.wishes), given.number)
-            };
-            if wishes != Wishes::default() {
-                return (wishes, number);
+            if let Some(taken) = self.take() {
+                return taken;
             }
             self.arrived.notified().await;
         }
+    }
+
+    fn take(&self) -> Option<(Wishes, u64)> {
+        let mut given = self.lock();
+        let wishes = std::mem::take(&mut given.wishes);
+        (wishes != Wishes::default()).then_some((wishes, given.number))
     }
 
     fn lock(&self) -> MutexGuard<'_, Given> {

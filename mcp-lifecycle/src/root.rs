@@ -73,7 +73,8 @@ impl Root {
                 self.end(&server);
                 continue;
             }
-            let task = self.actors.spawn(Actor::new(new).run());
+            let mut actor = Actor::new(new);
+            let task = self.actors.spawn(async move { actor.run().await });
             self.owners.insert(task.id(), server);
         }
     }
