@@ -122,10 +122,8 @@ impl Opening {
         if !matches!(closed.reason(), CloseReason::Broken(_)) {
             return error;
         }
-        let mut end = self.handle.shared.watch_closed();
         let by = later(Instant::now(), LAST_WORD).min(by);
-        let told = timeout_at(by, end.wait_for(Option::is_some)).await;
-        let Ok(Ok(Some(closed))) = told.map(|told| told.map(|closed| closed.clone())) else { return error };
+        let Ok(closed) = timeout_at(by, self.handle.shared.ending.wait()).await else { return error };
         match error {
             HandshakeError::ProbeKilled(_) => HandshakeError::ProbeKilled(closed),
             _ => HandshakeError::Closed(closed),

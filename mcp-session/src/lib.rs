@@ -5,6 +5,7 @@ mod call;
 mod counters;
 mod depth;
 mod driver;
+mod ending;
 mod era;
 mod error;
 mod gate;

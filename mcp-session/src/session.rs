@@ -264,12 +264,9 @@ impl Session {
     ///
     /// May be awaited by many, also after the end. When it completes, every call has ended.
     pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
-        let mut watch = self.handle.shared.watch_closed();
-        async move {
-            let closed = watch.wait_for(Option::is_some).await.ok().and_then(|closed| closed.clone());
-            // The sender is gone only after the driver, whose end is always told first.
-            closed.unwrap_or_else(|| Closed::new(CloseReason::Local, ""))
-        }
+        // The driver tells its end also if it is dropped, so that nobody waits for ever.
+        let ending = Arc::clone(&self.handle.shared.ending);
+        async move { ending.wait().await }
     }
 
     /// Has the driver give back the memory that is kept for the next calls, unless one waits for an answer.

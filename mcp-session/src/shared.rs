@@ -6,10 +6,10 @@ use mcp_proto::tasks::Task;
 use mcp_proto::{Payload, ProtocolVersion, Redactor, RequestId, code};
 use mcp_transport::{Abandoned, Closed, Dispatch, Outbound, Transport};
 use memchr::memmem;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::counters::{Count, Counters, Counts};
+use crate::ending::Ending;
 use crate::era::Agreed;
 use crate::error::CallError;
 use crate::gate::Permit;
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     /// Who waits for a person to be done with a URL, by the id of the elicitation.
     pub(crate) urls: Wakes,
     task_cancels: Arc<Count>,
-    closed: watch::Sender<Option<Closed>>,
+    pub(crate) ending: Arc<Ending>,
 }
 
 /// The pending calls, for callers and driver, one at a time.
@@ -168,7 +168,7 @@ impl Shared {
             tasks: Tasks::default(),
             urls: Wakes::default(),
             task_cancels: Arc::default(),
-            closed: watch::Sender::new(None),
+            ending: Arc::default(),
         }
     }
 
@@ -412,7 +412,7 @@ impl Shared {
         tracing::debug!(reason = %closed.reason(), cancelled, "session ended");
         self.inbox.close();
         // Last: whoever waits for the end finds every call ended.
-        self.closed.send_replace(Some(closed.clone()));
+        self.ending.tell(closed.clone());
         closed
     }
 
@@ -437,10 +437,6 @@ impl Shared {
         if timer == Timer::Late {
             self.driver.wake();
         }
-    }
-
-    pub(crate) fn watch_closed(&self) -> watch::Receiver<Option<Closed>> {
-        self.closed.subscribe()
     }
 
     /// Hands a message over that nobody waits for. If the server does not read, it is lost.

@@ -12,14 +12,14 @@ pub(crate) struct Interest {
 
 impl Interest {
     pub(crate) fn begin(shared: &Arc<Shared>) -> Self {
-        shared.tasks.wanted.send_modify(|wanted| *wanted += 1);
+        shared.tasks.wanted.add();
         Self { shared: Arc::clone(shared), is_counted: AtomicBool::new(true) }
     }
 
     /// The task is over, and everything that is to be known of it is known.
     pub(crate) fn end(&self) {
         if self.is_counted.swap(false, Ordering::Relaxed) {
-            self.shared.tasks.wanted.send_modify(|wanted| *wanted -= 1);
+            self.shared.tasks.wanted.remove();
         }
     }
 }

@@ -1,9 +1,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
-
 use crate::task::token::TaskTokens;
+use crate::task::wanted::Wanted;
 use crate::wakes::Wakes;
 
 /// Most calls whose late answer is looked at for a task.
@@ -15,8 +14,7 @@ const MOST_AWAITED: usize = 256;
 pub(crate) struct Tasks {
     /// Who is to be told that a task has changed, by its id.
     pub(crate) followed: Wakes,
-    /// How many tasks somebody is interested in that may still be at work.
-    pub(super) wanted: watch::Sender<usize>,
+    pub(super) wanted: Wanted,
     /// The tasks whose progress is told.
     pub(crate) tokens: Arc<TaskTokens>,
     /// Calls that were given up while their server may have made a task of them; the oldest are forgotten.

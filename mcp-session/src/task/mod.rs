@@ -7,6 +7,7 @@ mod known;
 mod poll;
 mod ticket;
 mod token;
+mod wanted;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -116,7 +117,7 @@ impl Session {
     /// count each, also if they are of one task.
     #[must_use]
     pub fn wanted_tasks(&self) -> usize {
-        *self.handle.shared.tasks.wanted.borrow()
+        self.handle.shared.tasks.wanted.count()
     }
 
     /// Waits until there are no [wanted tasks](Self::wanted_tasks).
@@ -125,9 +126,7 @@ impl Session {
     ///
     /// Dropping the future changes nothing.
     pub async fn no_task_wanted(&self) {
-        let mut wanted = self.handle.shared.tasks.wanted.subscribe();
-        // The sender lives as long as this session.
-        let _ = wanted.wait_for(|wanted| *wanted == 0).await;
+        self.handle.shared.tasks.wanted.none().await;
     }
 
     async fn start_task_through(
