@@ -54,23 +54,47 @@ enum Clock {
 
 /// The server that a call is made on.
 #[derive(Debug)]
-pub(crate) struct Target {
-    server: Arc<Server>,
+pub(crate) struct Target<'a> {
+    server: Named<'a>,
     ask: Ask,
     entry: Entry,
     /// When the call was made.
     began: Instant,
 }
 
-impl Target {
-    pub(crate) fn new(server: Arc<Server>, ask: Ask) -> Self {
-        Self { server, ask, entry: Entry::First, began: Instant::now() }
+/// A server that its handle keeps, or the one that has taken its place.
+#[derive(Debug)]
+enum Named<'a> {
+    Own(&'a Server),
+    Heir(Arc<Server>),
+}
+
+impl<'a> Target<'a> {
+    /// This server, whoever has its name by now.
+    pub(crate) fn new(server: &'a Server, ask: Ask) -> Self {
+        Self { server: Named::Own(server), ask, entry: Entry::First, began: Instant::now() }
+    }
+
+    /// The server that has the name of this one.
+    pub(crate) fn newest(server: &'a Server, ask: Ask) -> Self {
+        let target = Self::new(server, ask);
+        match server.successor() {
+            Some(heir) => Self { server: Named::Heir(heir), ..target },
+            None => target,
+        }
+    }
+
+    fn server(&self) -> &Server {
+        match &self.server {
+            Named::Own(server) => server,
+            Named::Heir(server) => server,
+        }
     }
 
     /// Goes on to the server that has taken the place of this one, if that is what the `error` says and
     /// nothing was sent. What was let in here is let in there.
     pub(crate) fn go_on(&mut self, error: CallError) -> Result<(), CallError> {
-        self.server = self.server.heir(error)?;
+        self.server = Named::Heir(self.server().heir(error)?);
         self.entry = Entry::Again;
         Ok(())
     }
@@ -78,7 +102,7 @@ impl Target {
 
 /// Makes one call on the guarded path.
 pub(crate) async fn call<R: Request>(
-    target: &Target,
+    target: &Target<'_>,
     request: &R,
     options: &CallOptions,
 ) -> Result<R::Result, CallError> {
@@ -89,7 +113,7 @@ pub(crate) async fn call<R: Request>(
 
 /// Fetches a list on the guarded path, under one permit.
 pub(crate) async fn list<R: Paginated>(
-    target: &Target,
+    target: &Target<'_>,
     options: &CallOptions,
     limits: ListLimits,
 ) -> Result<Listed<R::Item>, CallError> {
@@ -101,7 +125,7 @@ pub(crate) async fn list<R: Paginated>(
 /// Opens a subscription on the connection that a call would take now, whose fate comes with it. The permit goes
 /// with the way there.
 pub(crate) async fn subscribe(
-    target: &Target,
+    target: &Target<'_>,
     filter: SubscriptionFilter,
     options: SubscribeOptions,
 ) -> Result<(Subscription, Option<Fate>), CallError> {
@@ -110,19 +134,19 @@ pub(crate) async fn subscribe(
     let span = path.span();
     path.walk(|live, _| {
         let session = live.session().clone();
-        let fate = target.server.fate.of(live.generation());
+        let fate = target.server().fate.of(live.generation());
         drop(live);
         let (filter, options) = (filter.clone(), options.clone());
         async move { Ok((session.subscribe(filter, options).await?, fate)) }
     })
     .instrument(span)
     .await
-    .inspect(|_| target.server.begin_lasting())
+    .inspect(|_| target.server().begin_lasting())
 }
 
 /// Calls a tool and takes the task that the server makes of it.
 pub(crate) async fn start_task(
-    target: &Target,
+    target: &Target<'_>,
     request: CallTool,
     options: &CallOptions,
 ) -> Result<StartedTask, CallError> {
@@ -131,13 +155,13 @@ pub(crate) async fn start_task(
     path.walk(|live, options| live.start_task(request.clone(), options))
         .instrument(span)
         .await
-        .inspect(|_| target.server.begin_lasting())
+        .inspect(|_| target.server().begin_lasting())
 }
 
 /// Follows a task on the connection that a call would take now, and on the next one if that goes. No
 /// permit is held meanwhile.
 pub(crate) async fn task_result(
-    target: &Target,
+    target: &Target<'_>,
     task_id: &str,
     options: &CallOptions,
 ) -> Result<CallToolResult, CallError> {
@@ -198,8 +222,8 @@ struct Admitted<'a> {
 }
 
 impl<'a> Admitted<'a> {
-    fn take(target: &'a Target) -> Result<Self, CallError> {
-        let server = &*target.server;
+    fn take(target: &'a Target<'_>) -> Result<Self, CallError> {
+        let server = target.server();
         if server.is_over() {
             return Err(server.over(CallOutcome::NotSent));
         }
@@ -289,12 +313,12 @@ impl Drop for Unfinished<'_> {
 impl<'a> Path<'a> {
     /// Admits the call: shutting down? too many calls? breaker?
     fn begin(
-        target: &'a Target,
+        target: &'a Target<'_>,
         method: Method,
         name: Option<&str>,
         options: &'a CallOptions,
     ) -> Result<Self, CallError> {
-        let server = &*target.server;
+        let server = target.server();
         let Admitted { place, passage, strikes } =
             Admitted::take(target).inspect_err(|error| count(server, error))?;
         let started = options.began.unwrap_or(target.began);

@@ -238,7 +238,7 @@ async fn open(
         }
         server.moved_since(seen).await;
     }
-    crate::call::subscribe(&Target::new(server, Ask::Never), filter, options).await
+    crate::call::subscribe(&Target::new(&server, Ask::Never), filter, options).await
 }
 
 /// Why a subscription has ended. The owner of the connection is about to know it, if it does not yet.

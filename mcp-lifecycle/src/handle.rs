@@ -36,8 +36,8 @@ impl ServerHandle {
         self.server.successor().unwrap_or_else(|| Arc::clone(&self.server))
     }
 
-    fn target(&self) -> Target {
-        Target::new(self.newest(), Ask::IfAllowed)
+    fn target(&self) -> Target<'_> {
+        Target::newest(&self.server, Ask::IfAllowed)
     }
 
     /// The name of the server.

@@ -68,10 +68,26 @@ pub struct Call<R> {
 /// A call in progress whose result stays undecoded; otherwise the same as [`Call`].
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct RawCall {
-    handle: Arc<Handle>,
+    keeper: Keeper,
     id: i64,
     method: Method,
     state: State,
+}
+
+/// What keeps the session open while the call is there.
+pub(crate) enum Keeper {
+    /// The call is a part of the handshake.
+    Opening(Arc<Handle>),
+    Session(Session),
+}
+
+impl Keeper {
+    fn handle(&self) -> &Arc<Handle> {
+        match self {
+            Self::Opening(handle) => handle,
+            Self::Session(session) => session.handle(),
+        }
+    }
 }
 
 /// ```text
@@ -121,9 +137,9 @@ impl<R> fmt::Debug for Call<R> {
 }
 
 impl RawCall {
-    pub(crate) fn new(handle: Arc<Handle>, id: i64, method: Method, start: Result<Start, CallError>) -> Self {
+    pub(crate) fn new(keeper: Keeper, id: i64, method: Method, start: Result<Start, CallError>) -> Self {
         let state = start.map_or_else(State::Refused, State::Ready);
-        Self { handle, id, method, state }
+        Self { keeper, id, method, state }
     }
 
     /// The id of its request, at present.
@@ -139,14 +155,14 @@ impl RawCall {
                 State::InFlight(call) => (call, false),
                 State::Gathering(call) => (call, true),
                 State::Task(task) => {
-                    let result = ready!(task.poll(&self.handle.shared.transport, cx));
+                    let result = ready!(task.poll(&self.keeper.handle().shared.transport, cx));
                     self.state = State::Done;
                     return Poll::Ready(result.map(|result| (result, Kept::Nothing)));
                 }
                 State::Refused(_) | State::Ready(_) | State::Done => return Poll::Pending,
             };
             // Its end first: what is gathered for a call that was given up is of no use.
-            if let Poll::Ready(ended) = call.poll(&self.handle.shared, self.id, cx) {
+            if let Poll::Ready(ended) = call.poll(&self.keeper.handle().shared, self.id, cx) {
                 match self.on_ended(ended) {
                     Some(result) => return Poll::Ready(result),
                     None => continue,
@@ -167,7 +183,7 @@ impl RawCall {
         if let State::Ready(_) | State::Refused(_) = self.state {
             match std::mem::replace(&mut self.state, State::Done) {
                 State::Ready(start) => {
-                    self.state = State::InFlight(start.begin(&self.handle.shared, self.id)?);
+                    self.state = State::InFlight(start.begin(&self.keeper.handle().shared, self.id)?);
                 }
                 State::Refused(error) => return Err(error),
                 running => self.state = running,
@@ -184,9 +200,9 @@ impl RawCall {
             return None;
         };
         let Ended { result, kept } = ended;
-        let reply = match (result, self.handle.shared.agreed.get()) {
+        let reply = match (result, self.keeper.handle().shared.agreed.get()) {
             (Ok(result), Some(agreed)) => {
-                agreed.reply(self.handle.shared.transport.streams(), &self.method, result)
+                agreed.reply(self.keeper.handle().shared.transport.streams(), &self.method, result)
             }
             (Ok(result), None) => Ok(Reply::Complete(result)),
             (Err(error), Some(agreed)) => Err(agreed.read_error(error)),
@@ -223,7 +239,7 @@ impl RawCall {
         let why = UnsupportedWhy::InputRequired;
         let rounds = call.rounds.take();
         let mut rounds = rounds.ok_or_else(|| CallError::Unsupported { method: self.method.clone(), why })?;
-        let gathering = rounds.gather(&self.handle, &self.method, required, call.origin.depth)?;
+        let gathering = rounds.gather(self.keeper.handle(), &self.method, required, call.origin.depth)?;
         self.go_over(call, rounds, gathering, kept);
         Ok(())
     }
@@ -236,7 +252,7 @@ impl RawCall {
         kept: Kept,
     ) -> Result<(), CallError> {
         let Some(mut rounds) = call.rounds.take() else { return Err(CallError::UrlsRequired(required)) };
-        let opening = rounds.open_urls(&self.handle, required, call.origin.depth)?;
+        let opening = rounds.open_urls(self.keeper.handle(), required, call.origin.depth)?;
         self.go_over(call, rounds, opening, kept);
         Ok(())
     }
@@ -249,7 +265,7 @@ impl RawCall {
             // Nobody could see before now that it asks for input.
             other => {
                 let permit = other.into_permit();
-                self.handle.shared.next_round(permit, rounds.keeps(), rounds.patience(), origin)
+                self.keeper.handle().shared.next_round(permit, rounds.keeps(), rounds.patience(), origin)
             }
         };
         self.id = place.id;
@@ -261,17 +277,19 @@ impl RawCall {
 
     /// Goes over to the place of a task, and follows it from there.
     fn follow(&mut self, call: InFlight, task: Task, kept: Kept) {
-        let (Some(rounds), Some(agreed)) = (call.rounds, self.handle.shared.agreed.get()) else { return };
+        let (Some(rounds), Some(agreed)) = (call.rounds, self.keeper.handle().shared.agreed.get()) else {
+            return;
+        };
         let place = match kept {
             Kept::Task(place) => place,
             // Nobody could see before now that it is one.
             other => {
                 let permit = other.into_permit();
-                self.handle.shared.task_place(agreed, permit, rounds.patience(), call.origin, &task)
+                self.keeper.handle().shared.task_place(agreed, permit, rounds.patience(), call.origin, &task)
             }
         };
         self.id = place.id;
-        let session = Session::new(Arc::clone(&self.handle), Arc::clone(agreed));
+        let session = Session::new(Arc::clone(self.keeper.handle()), Arc::clone(agreed));
         // Those of the extension make no progress.
         let token = None;
         let following =
@@ -284,7 +302,7 @@ impl RawCall {
         let State::Gathering(InFlight { slot, rounds: Some(rounds), .. }) = &self.state else {
             return Ok(());
         };
-        let shared = &self.handle.shared;
+        let shared = &self.keeper.handle().shared;
         let mut request = Outbound::request(self.id.into(), rounds.write(&self.method, self.id, answers)?);
         if let Some(agreed) = shared.agreed.get() {
             let streams = shared.transport.streams();
@@ -330,10 +348,11 @@ impl Drop for RawCall {
         if !matches!(self.state, State::InFlight(_) | State::Gathering(_)) {
             return;
         }
+        let shared = &self.keeper.handle().shared;
         // Whoever takes the entry out ends the call; if somebody else has, there is nothing to do.
-        let taken = self.handle.shared.table().remove(self.id);
+        let taken = shared.table().remove(self.id);
         if let Some(mut entry) = taken {
-            self.handle.shared.give_up(self.id, &mut entry, "the caller is gone", Farewell::Told);
+            shared.give_up(self.id, &mut entry, "the caller is gone", Farewell::Told);
         }
     }
 }

@@ -41,9 +41,11 @@ pub(crate) struct Agreed {
     peer: Arc<PeerInfo>,
     /// Members that every request carries in `_meta`; none in the legacy era.
     base: MetaMembers,
-    /// Members that every call carries: those above, the log level that was asked for, and the progress
-    /// token.
-    common: Mutex<Arc<MetaMembers>>,
+    /// What every call carries there: the members above, and the progress token.
+    plain: MetaMembers,
+    /// The same with a log level, once one was asked for.
+    leveled: Mutex<Option<MetaMembers>>,
+    asks_for_logs: AtomicBool,
     /// What the tools want mirrored; known only where requests have headers.
     tools: ToolHeaders,
     /// Whether both sides have declared the extension tasks.
@@ -58,12 +60,20 @@ impl Agreed {
     }
 
     pub(crate) fn modern(peer: PeerInfo, base: MetaMembers, declared: &ClientCapabilities) -> Self {
-        let common = Mutex::new(Arc::new(base.clone().with_progress()));
+        let plain = base.clone().with_progress();
         let is_declared = |extensions: &Entries<_>| extensions.get(extension::TASKS).is_some();
         let has_tasks = declared.extensions.as_ref().is_some_and(is_declared)
             && peer.capabilities.has_extension(extension::TASKS);
-        let (tools, has_told_of_type) = (ToolHeaders::default(), AtomicBool::new(false));
-        Self { peer: Arc::new(peer), base, common, tools, has_tasks, has_told_of_type }
+        Self {
+            peer: Arc::new(peer),
+            base,
+            plain,
+            leveled: Mutex::default(),
+            asks_for_logs: AtomicBool::new(false),
+            tools: ToolHeaders::default(),
+            has_tasks,
+            has_told_of_type: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn peer(&self) -> &Arc<PeerInfo> {
@@ -87,16 +97,12 @@ impl Agreed {
     }
 
     /// The `_meta` of one call; made anew only if it differs from that of all others.
-    pub(crate) fn meta(&self, own: &[(String, RawJson)]) -> Result<Arc<MetaMembers>, DecodeError> {
-        let common = Arc::clone(&*self.common());
-        if own.is_empty() {
-            return Ok(common);
-        }
-        let mut meta = MetaMembers::clone(&common);
+    pub(crate) fn meta(&self, own: &[(String, RawJson)]) -> Result<Cow<'_, MetaMembers>, DecodeError> {
+        let mut meta = self.common();
         for (key, value) in own {
-            meta.push(key, value)?;
+            meta.to_mut().push(key, value)?;
         }
-        Ok(Arc::new(meta))
+        Ok(meta)
     }
 
     /// The members of `_meta` that every call carries, whatever its caller wants to put there.
@@ -146,12 +152,20 @@ impl Agreed {
         }
         let mut meta = self.base.clone();
         meta.push(meta_key::LOG_LEVEL, level).map_err(CallError::Encode)?;
-        *self.common() = Arc::new(meta.with_progress());
+        *self.leveled() = Some(meta.with_progress());
+        self.asks_for_logs.store(true, Ordering::Release);
         Ok(())
     }
 
-    fn common(&self) -> MutexGuard<'_, Arc<MetaMembers>> {
-        self.common.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What every call carries; most servers are never asked for logs, and cost no lock.
+    fn common(&self) -> Cow<'_, MetaMembers> {
+        let leveled = || self.leveled().clone();
+        let leveled = if self.asks_for_logs.load(Ordering::Acquire) { leveled() } else { None };
+        leveled.map_or(Cow::Borrowed(&self.plain), Cow::Owned)
+    }
+
+    fn leveled(&self) -> MutexGuard<'_, Option<MetaMembers>> {
+        self.leveled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The headers that mirror a request, where the era and the transport have such: its method, what

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_proto::{Method, Paginated, Payload, PeerInfo, Request};
 use mcp_transport::{CloseReason, Closed, Dispatch};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError};
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Call, RawCall};
@@ -25,12 +25,11 @@ use crate::start::Pass;
 /// A limit of 1 makes a server strictly serial.
 #[derive(Debug)]
 pub struct Gate {
-    permits: Arc<Semaphore>,
+    permits: Arc<Permits>,
     limit: usize,
     queued: AtomicUsize,
     queue_limit: usize,
     published: Mutex<Published>,
-    returns: Arc<Returns>,
 }
 
 #[derive(Debug, Default)]
@@ -88,15 +87,12 @@ pub struct LiveSession {
 
 /// The place of one call in its gate; free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Permit {
-    /// Taken when dropped, so that it is free before anybody is told.
-    permit: Option<OwnedSemaphorePermit>,
-    returns: Arc<Returns>,
-}
+pub(crate) struct Permit(Arc<Permits>);
 
-/// Tells of permits that come back, to those who wait for the last one.
-#[derive(Debug, Default)]
-struct Returns {
+/// The permits of a gate, and who waits for the last one to come back.
+#[derive(Debug)]
+struct Permits {
+    free: Semaphore,
     are_awaited: AtomicBool,
     returned: Notify,
 }
@@ -107,12 +103,11 @@ impl Gate {
     pub fn new(limit: NonZeroUsize, queue: usize) -> Arc<Self> {
         let limit = limit.get().min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            permits: Arc::new(Semaphore::new(limit)),
+            permits: Arc::new(Permits::new(limit)),
             limit,
             queued: AtomicUsize::new(0),
             queue_limit: queue,
             published: Mutex::default(),
-            returns: Arc::default(),
         })
     }
 
@@ -131,13 +126,13 @@ impl Gate {
     /// takes no calls through a gate ever again: publish a new one.
     pub fn publish(&self, generation: u64, session: Session) {
         let mut published = self.published();
-        if generation < published.newest || self.permits.is_closed() {
+        if generation < published.newest || self.permits.free.is_closed() {
             return;
         }
         published.newest = generation;
         let before = published.session.replace(session.clone());
         drop(published);
-        if let Some(before) = before.filter(|before| !Arc::ptr_eq(&before.handle, &session.handle)) {
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before.handle(), session.handle())) {
             before.retract();
         }
     }
@@ -160,7 +155,7 @@ impl Gate {
 
     /// Closes the gate for good and sends all waiting callers away. Calls that were taken in go on.
     pub fn close(&self) {
-        self.permits.close();
+        self.permits.free.close();
         let session = self.published().session.take();
         if let Some(session) = session {
             session.retract();
@@ -182,10 +177,11 @@ impl Gate {
         }
         let permit = {
             let _place = Place::take(self)?;
-            timeout_at(by, Arc::clone(&self.permits).acquire_owned())
+            let permit = timeout_at(by, self.permits.free.acquire())
                 .await
                 .map_err(|_| GateError::Timeout)?
-                .map_err(|_| GateError::Closed)?
+                .map_err(|_| GateError::Closed)?;
+            self.permits.give(permit)
         };
         self.admit(permit)
     }
@@ -197,16 +193,14 @@ impl Gate {
     ///
     /// [`GateError::Closed`] and [`GateError::NotLive`]; nothing was sent.
     pub fn try_enter(&self) -> Result<Option<LiveSession>, GateError> {
-        match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => self.admit(permit).map(Some),
+        match self.permits.free.try_acquire() {
+            Ok(permit) => self.admit(self.permits.give(permit)).map(Some),
             Err(TryAcquireError::Closed) => Err(GateError::Closed),
             Err(TryAcquireError::NoPermits) => Ok(None),
         }
     }
 
-    fn admit(&self, permit: OwnedSemaphorePermit) -> Result<LiveSession, GateError> {
-        // Wrapped before anything can refuse the call: its return must be told.
-        let permit = Permit { permit: Some(permit), returns: Arc::clone(&self.returns) };
+    fn admit(&self, permit: Permit) -> Result<LiveSession, GateError> {
         let published = self.published();
         let session = published.session.clone().ok_or(GateError::NotLive)?;
         Ok(LiveSession { permit, session, generation: published.newest })
@@ -221,7 +215,7 @@ impl Gate {
     /// Permits that are taken: calls in flight and guards that are held.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.limit.saturating_sub(self.permits.available_permits())
+        self.limit.saturating_sub(self.permits.free.available_permits())
     }
 
     /// Callers that wait for a permit.
@@ -243,10 +237,10 @@ impl Gate {
     /// Dropping the future changes nothing.
     pub async fn drained(&self) {
         loop {
-            let mut returned = std::pin::pin!(self.returns.returned.notified());
+            let mut returned = std::pin::pin!(self.permits.returned.notified());
             returned.as_mut().enable();
-            self.returns.are_awaited.store(true, Ordering::Relaxed);
-            // Pairs with the fence in `Returns::tell`: either that permit is seen to be free here, or
+            self.permits.are_awaited.store(true, Ordering::Relaxed);
+            // Pairs with the fence in `Permits::tell`: either that permit is seen to be free here, or
             // who gave it back sees that it is awaited.
             fence(Ordering::SeqCst);
             if self.in_flight() == 0 {
@@ -333,7 +327,17 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Returns {
+impl Permits {
+    fn new(count: usize) -> Self {
+        Self { free: Semaphore::new(count), are_awaited: AtomicBool::new(false), returned: Notify::new() }
+    }
+
+    /// Makes a permit one whose return is told.
+    fn give(self: &Arc<Self>, permit: SemaphorePermit<'_>) -> Permit {
+        permit.forget();
+        Permit(Arc::clone(self))
+    }
+
     /// A permit may just have come back.
     fn tell(&self) {
         fence(Ordering::SeqCst);
@@ -345,8 +349,9 @@ impl Returns {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        drop(self.permit.take());
-        self.returns.tell();
+        // Free before anybody is told.
+        self.0.free.add_permits(1);
+        self.0.tell();
     }
 }
 
@@ -356,6 +361,6 @@ impl Drop for Permit {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.queued.fetch_sub(1, Ordering::Relaxed);
-        self.0.returns.tell();
+        self.0.permits.tell();
     }
 }

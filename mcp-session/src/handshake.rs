@@ -14,7 +14,7 @@ use mcp_transport::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::RawCall;
+use crate::call::{Keeper, RawCall};
 use crate::driver::Driver;
 use crate::era::{Agreed, mirrored_discovery, notice};
 use crate::error::{CallError, HandshakeError, ProtocolFault};
@@ -266,7 +266,7 @@ impl Opening {
         let frame =
             encode_request(&RequestId::from(id), &R::METHOD, request, meta).map_err(CallError::Encode)?;
         let start = Start { mirrored, ..Start::alone(frame, limit) };
-        RawCall::new(Arc::clone(&self.handle), id, R::METHOD, Ok(start)).await
+        RawCall::new(Keeper::Opening(Arc::clone(&self.handle)), id, R::METHOD, Ok(start)).await
     }
 
     fn modern_meta(&self, version: ProtocolVersion) -> Result<MetaMembers, DecodeError> {

@@ -101,7 +101,7 @@ pub(crate) async fn fetch<R: Paginated>(
     options: CallOptions,
     limits: ListLimits,
 ) -> Result<Listed<R::Item>, CallError> {
-    let mut options = session.handle.for_whole_list(options);
+    let mut options = session.handle().for_whole_list(options);
     let is_gated = permit.is_some();
     let mut pass = permit.map_or(Pass::Session, Pass::GateAndBack);
     let (mut items, mut bytes) = (Vec::new(), 0);
@@ -112,7 +112,8 @@ pub(crate) async fn fetch<R: Paginated>(
         if page == limits.max_pages {
             return Ok(Listed::new(items, Some(Truncated::Pages)));
         }
-        let mut call = session.start(R::METHOD, &R::page(cursor.clone()), None, options.clone(), pass);
+        let mut call =
+            session.clone().start(R::METHOD, &R::page(cursor.clone()), None, options.clone(), pass);
         // What was waited before the list began is no matter of the pages after the first.
         options.began = None;
         let (result, kept) = match poll_fn(|cx| call.poll_answer(cx)).await {
@@ -154,7 +155,7 @@ pub(crate) async fn fetch<R: Paginated>(
             None => Pass::Again,
             Some(place) => match place.take_permit() {
                 Some(permit) => Pass::GateAndBack(permit),
-                None => match place.slot.ended(&session.handle.shared.transport).await {
+                None => match place.slot.ended(&session.handle().shared.transport).await {
                     error if error.is_timeout() => {
                         return Ok(Listed::new(items, Some(Truncated::Deadline)));
                     }

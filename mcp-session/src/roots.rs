@@ -68,7 +68,7 @@ impl Session {
     ///
     /// MCP 2025-11-25, client/roots.
     pub async fn roots_changed(&self, by: Instant) -> Result<(), CallError> {
-        let shared = &self.handle.shared;
+        let shared = &self.handle().shared;
         if !shared.service.as_ref().is_some_and(|service| service.tells_of_roots()) {
             let why = UnsupportedWhy::Undeclared;
             return Err(CallError::Unsupported { method: Method::ROOTS_LIST_CHANGED, why });

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::call::{Call, RawCall};
+use crate::call::{Call, Keeper, RawCall};
 use crate::counters::Counters;
 use crate::depth;
 use crate::era::Agreed;
@@ -34,8 +35,12 @@ use crate::tool_headers::ToolHeaders;
 /// Made by [`Opening::handshake`](crate::Opening::handshake). Ends with its connection, by
 /// [`close`](Self::close), or when the last handle is dropped; it never reconnects.
 #[derive(Debug, Clone)]
-pub struct Session {
-    pub(crate) handle: Arc<Handle>,
+pub struct Session(Arc<Live>);
+
+/// What all handles of a session share: one count of them, as every call takes one.
+#[derive(Debug)]
+struct Live {
+    handle: Arc<Handle>,
     agreed: Arc<Agreed>,
 }
 
@@ -92,19 +97,23 @@ impl Drop for Handle {
 
 impl Session {
     pub(crate) fn new(handle: Arc<Handle>, agreed: Arc<Agreed>) -> Self {
-        Self { handle, agreed }
+        Self(Arc::new(Live { handle, agreed }))
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.0.handle
     }
 
     /// The server at the other end, as it introduced itself.
     #[must_use]
     pub fn peer(&self) -> &PeerInfo {
-        self.agreed.peer()
+        self.0.agreed.peer()
     }
 
     /// The same, to be kept longer than the session.
     #[must_use]
     pub fn shared_peer(&self) -> Arc<PeerInfo> {
-        Arc::clone(self.agreed.peer())
+        Arc::clone(self.0.agreed.peer())
     }
 
     /// Makes a call and decodes its result.
@@ -131,7 +140,7 @@ impl Session {
     ///
     /// JSON-RPC 2.0, sections 4 and 5; MCP 2026-07-28, basic/patterns/cancellation.
     pub fn call<R: Request>(&self, request: R, options: CallOptions) -> Call<R> {
-        self.start_typed(&request, options, Pass::Session)
+        self.clone().start_typed(&request, options, Pass::Session)
     }
 
     /// Makes a call whose parameters and result stay undecoded; `params` must be an object.
@@ -147,7 +156,7 @@ impl Session {
     ///
     /// As for [`call`](Self::call), and [`CallError::Encode`] if one of these members is no object.
     pub fn call_raw(&self, method: Method, params: Payload, options: CallOptions) -> RawCall {
-        self.start_raw(method, &params, options, Pass::Session)
+        self.clone().start_raw(method, &params, options, Pass::Session)
     }
 
     /// Fetches all pages of a list.
@@ -197,7 +206,7 @@ impl Session {
     pub async fn probe(&self, by: Instant) -> Result<(), CallError> {
         let options = CallOptions::default().with_deadline(by);
         let answer = match self.peer().era {
-            Era::Legacy if self.handle.lacks_ping.load(Ordering::Relaxed) => {
+            Era::Legacy if self.0.handle.lacks_ping.load(Ordering::Relaxed) => {
                 self.call(ListTools::default(), options).await.map(drop)
             }
             Era::Legacy => self.call(Ping::default(), options).await.map(drop),
@@ -208,7 +217,7 @@ impl Session {
             Err(CallError::Peer(error)) => {
                 let has_tools = self.peer().capabilities.tools.is_some();
                 if error.code == code::METHOD_NOT_FOUND && has_tools {
-                    self.handle.lacks_ping.store(true, Ordering::Relaxed);
+                    self.0.handle.lacks_ping.store(true, Ordering::Relaxed);
                 }
                 Ok(())
             }
@@ -244,7 +253,7 @@ impl Session {
     pub async fn set_log_level(&self, level: LogLevel, options: CallOptions) -> Result<(), CallError> {
         match self.peer().era {
             Era::Legacy => self.call(SetLogLevel::new(level), options).await.map(drop),
-            Era::Modern => self.agreed.ask_for_logs(&level),
+            Era::Modern => self.0.agreed.ask_for_logs(&level),
         }
     }
 
@@ -257,7 +266,7 @@ impl Session {
     ///
     /// Dropping the future loses no event.
     pub async fn next_event(&self) -> Option<SessionEvent> {
-        self.handle.shared.inbox.next().await
+        self.0.handle.shared.inbox.next().await
     }
 
     /// Waits for the end of the session and tells how it ended.
@@ -265,7 +274,7 @@ impl Session {
     /// May be awaited by many, also after the end. When it completes, every call has ended.
     pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
         // The driver tells its end also if it is dropped, so that nobody waits for ever.
-        let ending = Arc::clone(&self.handle.shared.ending);
+        let ending = Arc::clone(&self.0.handle.shared.ending);
         async move { ending.wait().await }
     }
 
@@ -274,13 +283,13 @@ impl Session {
     /// A session does that by itself when the time that its last call could have taken is over. Ask for it
     /// where it is known before that nothing follows for now, as when a server has told what it offers.
     pub fn trim(&self) {
-        self.handle.shared.rest();
+        self.0.handle.shared.rest();
     }
 
     /// Whether calls are taken. A `true` may be stale at once: a call tells for certain.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.handle.shared.table().closed().is_none()
+        self.0.handle.shared.table().closed().is_none()
     }
 
     /// Closes the session: refuses new calls, cancels and ends the waiting ones with
@@ -293,33 +302,33 @@ impl Session {
     ///
     /// Dropping the future does not reopen anything; the transport goes on closing.
     pub async fn close(&self, by: Instant) -> CloseReport {
-        self.handle.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Told);
-        self.handle.shared.transport.close(by).await
+        self.0.handle.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Told);
+        self.0.handle.shared.transport.close(by).await
     }
 
     /// Calls that wait for an answer.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.handle.shared.table().count(Entry::is_call)
+        self.0.handle.shared.table().count(Entry::is_call)
     }
 
     /// Subscriptions that are open or being opened.
     #[must_use]
     pub fn subscriptions(&self) -> usize {
-        let asked = self.handle.shared.table().count(Entry::is_subscription);
-        asked + self.handle.shared.unsolicited.members()
+        let asked = self.0.handle.shared.table().count(Entry::is_subscription);
+        asked + self.0.handle.shared.unsolicited.members()
     }
 
     /// What was not as it should be since the session was opened.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.handle.shared.counters()
+        self.0.handle.shared.counters()
     }
 
     /// Whether requests are mirrored into headers: in the modern era, over HTTP.
     #[must_use]
     pub fn has_headers(&self) -> bool {
-        self.agreed.mirrors(self.handle.shared.transport.streams())
+        self.0.agreed.mirrors(self.0.handle.shared.transport.streams())
     }
 
     /// The tools that are left out of `tools/list` and cannot be called, because their definitions ask
@@ -332,26 +341,26 @@ impl Session {
     /// MCP 2026-07-28, basic/transports/streamable-http: custom headers from tool parameters.
     #[must_use]
     pub fn rejected_tools(&self) -> Vec<RejectedTool> {
-        self.agreed.tools().rejected()
+        self.0.agreed.tools().rejected()
     }
 
     pub(crate) fn agreed(&self) -> &Agreed {
-        &self.agreed
+        &self.0.agreed
     }
 
     /// The headers of the tools, for whoever reads their list.
     pub(crate) fn tool_headers(&self) -> &ToolHeaders {
-        self.agreed.tools()
+        self.0.agreed.tools()
     }
 
     /// Refuses calls that come through a gate from now on.
     pub(crate) fn retract(&self) {
-        self.handle.shared.table().retract();
+        self.0.handle.shared.table().retract();
     }
 
     /// Makes a call that holds a permit.
     pub(crate) fn call_through<R: Request>(
-        &self,
+        self,
         request: &R,
         options: CallOptions,
         permit: Permit,
@@ -361,14 +370,14 @@ impl Session {
 
     /// Whether a person can be asked to open URLs for a call.
     fn urls(&self) -> Urls {
-        let service = self.handle.shared.service.as_ref();
+        let service = self.0.handle.shared.service.as_ref();
         let is_served =
             service.is_some_and(Service::serves_urls) && self.peer().version == ProtocolVersion::V2025_11_25;
         if is_served { Urls::Served } else { Urls::Unserved }
     }
 
     /// Makes a call without what the agreed version lacks of the request.
-    fn start_typed<R: Request>(&self, request: &R, options: CallOptions, pass: Pass) -> Call<R> {
+    fn start_typed<R: Request>(self, request: &R, options: CallOptions, pass: Pass) -> Call<R> {
         Call::new(match for_version(request, self.peer().version) {
             Ok(request) => self.start(R::METHOD, &*request, request.mirrored_name(), options, pass),
             Err(lack) => {
@@ -379,21 +388,21 @@ impl Session {
     }
 
     pub(crate) fn start_raw(
-        &self,
+        self,
         method: Method,
         params: &Payload,
         mut options: CallOptions,
         pass: Pass,
     ) -> RawCall {
-        let name = self.agreed.raw_name(self.handle.shared.transport.streams(), &method, params);
-        let RawParams { rest, meta, answers } = match RawParams::read(params, self.agreed.has_rounds(&method))
-        {
-            Ok(read) => read,
-            Err(error) => return self.refuse(method, CallError::Encode(error)),
-        };
+        let name = self.0.agreed.raw_name(self.0.handle.shared.transport.streams(), &method, params);
+        let RawParams { rest, meta, answers } =
+            match RawParams::read(params, self.0.agreed.has_rounds(&method)) {
+                Ok(read) => read,
+                Err(error) => return self.refuse(method, CallError::Encode(error)),
+            };
         options.answers = options.answers.or(answers.map(Box::new));
         if !meta.is_empty() {
-            let mut written = self.agreed.meta_names();
+            let mut written = self.0.agreed.meta_names();
             written.extend(options.meta.iter().map(|(key, _)| key.clone()));
             let is_written =
                 |key: &String| written.contains(key) || (options.trace.is_some() && is_of_trace(key));
@@ -408,28 +417,29 @@ impl Session {
     }
 
     /// A call that ends at once.
-    fn refuse(&self, method: Method, error: CallError) -> RawCall {
-        RawCall::new(Arc::clone(&self.handle), self.handle.shared.ids.next(), method, Err(error))
+    fn refuse(self, method: Method, error: CallError) -> RawCall {
+        let id = self.0.handle.shared.ids.next();
+        RawCall::new(Keeper::Session(self), id, method, Err(error))
     }
 
     /// Writes a request; `name` is what the header `Mcp-Name` mirrors, where there is one.
     pub(crate) fn start<P: Serialize + ?Sized>(
-        &self,
+        self,
         method: Method,
         params: &P,
         name: Option<&str>,
         options: CallOptions,
         pass: Pass,
     ) -> RawCall {
-        let id = self.handle.shared.ids.next();
+        let id = self.0.handle.shared.ids.next();
         let start = self.write(id, &method, params, name, options, pass);
-        RawCall::new(Arc::clone(&self.handle), id, method, start)
+        RawCall::new(Keeper::Session(self), id, method, start)
     }
 
     /// The `_meta` of one call.
-    fn meta(&self, options: &CallOptions) -> Result<Arc<MetaMembers>, DecodeError> {
-        let meta = self.agreed.meta(&options.meta)?;
-        let trace = match (&options.trace, &self.handle.traces) {
+    fn meta(&self, options: &CallOptions) -> Result<Cow<'_, MetaMembers>, DecodeError> {
+        let meta = self.0.agreed.meta(&options.meta)?;
+        let trace = match (&options.trace, &self.0.handle.traces) {
             (Some(trace), _) => meta.with_trace(trace),
             // The parameters of a raw call may name a trace of their own.
             (None, Some(source)) if !options.meta.iter().any(|(key, _)| is_of_trace(key)) => {
@@ -440,7 +450,7 @@ impl Session {
             }
             (None, _) => return Ok(meta),
         };
-        trace.map(Arc::new)
+        trace.map(Cow::Owned)
     }
 
     fn write<P: Serialize + ?Sized>(
@@ -452,19 +462,19 @@ impl Session {
         options: CallOptions,
         pass: Pass,
     ) -> Result<Start, CallError> {
-        self.agreed.check(method)?;
-        let has_rounds = self.agreed.has_rounds(method);
+        self.0.agreed.check(method)?;
+        let has_rounds = self.0.agreed.has_rounds(method);
         if options.answers.is_some() && !has_rounds {
             return Err(CallError::Unsupported { method: method.clone(), why: UnsupportedWhy::Era });
         }
         let started = options.began.unwrap_or_else(Instant::now);
-        let patience = self.handle.patience(started, &options);
+        let patience = self.0.handle.patience(started, &options);
         let request_id = RequestId::from(id);
         let mut frame = self
             .meta(&options)
             .and_then(|meta| encode_request(&request_id, method, params, &meta))
             .map_err(CallError::Encode)?;
-        let tasks = self.agreed.task_mode(method, options.takes_task);
+        let tasks = self.0.agreed.task_mode(method, options.takes_task);
         let urls = self.urls();
         let rounds = (has_rounds || tasks != TaskMode::Refused || urls == Urls::Served).then(|| {
             let (frame, id) = (frame.clone(), request_id.clone());
@@ -474,10 +484,10 @@ impl Session {
             frame = rounds.write(method, id, answers)?;
         }
         let progress = options.progress.map(ProgressLane::new);
-        let streams = self.handle.shared.transport.streams();
-        let mirrored = self.agreed.mirrored(streams, method, name, &frame)?;
+        let streams = self.0.handle.shared.transport.streams();
+        let mirrored = self.0.agreed.mirrored(streams, method, name, &frame)?;
         // Who serves nothing is inside of no handler of its own, as far as it matters here.
-        let depth = if self.handle.shared.service.is_some() { depth::of_this_call() } else { 0 };
+        let depth = if self.0.handle.shared.service.is_some() { depth::of_this_call() } else { 0 };
         Ok(Start { frame, mirrored, started, depth, patience, pass, progress, rounds, lane: None })
     }
 }

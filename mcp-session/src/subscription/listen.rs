@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use mcp_proto::{Listen, Request as _, RequestId, SubscriptionFilter, encode_request};
 use tokio::time::Instant;
 
-use crate::call::RawCall;
+use crate::call::{Keeper, RawCall};
 use crate::error::{CallError, ProtocolFault};
 use crate::pending::later;
 use crate::session::Session;
@@ -21,7 +21,7 @@ pub(super) async fn open(
     wanted: SubscriptionFilter,
     options: &SubscribeOptions,
 ) -> Result<Subscription, CallError> {
-    let shared = &session.handle.shared;
+    let shared = &session.handle().shared;
     let lane = Arc::new(SubscriptionLane::opening(wanted.clone(), options.max_resources));
     let id = shared.ids.next();
     let frame =
@@ -30,7 +30,7 @@ pub(super) async fn open(
     let mirrored = session.agreed().mirrored(shared.transport.streams(), &Listen::METHOD, None, &frame)?;
     let limit = later(Instant::now(), options.open_limit);
     let start = Start { mirrored, lane: Some(Arc::clone(&lane)), ..Start::alone(frame, limit) };
-    let mut call = RawCall::new(Arc::clone(&session.handle), id, Listen::METHOD, Ok(start));
+    let mut call = RawCall::new(Keeper::Session(session.clone()), id, Listen::METHOD, Ok(start));
     let honoured = poll_fn(|cx| poll_open(&mut call, &lane, cx)).await?;
     Ok(Subscription { lane, honoured, source: Some(Source::Listen(Box::new(call))) })
 }

@@ -65,7 +65,7 @@ pub(super) async fn join(
     let started = Instant::now();
     let by = later(started, options.open_limit);
     let lane = Arc::new(SubscriptionLane::open(wanted.clone(), options.max_resources));
-    let mut member = Member::enter(&session.handle, &lane)?;
+    let mut member = Member::enter(session.handle(), &lane)?;
     for uri in &wanted.resource_subscriptions {
         match member.watch(session, uri, by).await? {
             Watch::Agreed => {}
@@ -100,7 +100,7 @@ impl Member {
         if self.held.iter().any(|held| held == uri) {
             return Ok(Watch::Agreed);
         }
-        let shared = Arc::clone(&session.handle.shared);
+        let shared = Arc::clone(&session.handle().shared);
         // Held before it is asked for: what is given up halfway is taken back.
         self.held.push(uri.to_owned());
         if shared.unsolicited.lock().interests.hold(uri) == Hold::Known {

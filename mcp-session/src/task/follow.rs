@@ -42,12 +42,12 @@ pub(crate) async fn follow(
     mode: RoundMode,
     depth: u8,
 ) -> FollowEnd {
-    let shared = &session.handle.shared;
+    let shared = &session.handle().shared;
     let task_id = task.task_id.clone();
     let watch = shared.tasks.followed.watch(&task_id);
     let now = Instant::now();
     let token = token.as_deref();
-    let mut poll = TaskPoll::new(session.peer().era, session.handle.max_rounds, now);
+    let mut poll = TaskPoll::new(session.peer().era, session.handle().max_rounds, now);
     let mut step = poll.on_task(shared.discreet_task(task), now);
     loop {
         step = match step {
@@ -87,7 +87,7 @@ async fn answer(
     patience: Patience,
     depth: u8,
 ) -> Result<(), CallError> {
-    let handle = &session.handle;
+    let handle = session.handle();
     let questions = questions(handle.shared.service.as_ref(), &Method::TOOLS_CALL, &required)?;
     let gathering = Box::pin(gather(Arc::clone(handle), required, questions, depth));
     let answers = in_time(&handle.shared, gathering, patience, depth).await?.into_responses();
@@ -127,7 +127,7 @@ async fn ask<R: Request>(
     request: &R,
     options: CallOptions,
 ) -> Result<Payload, CallError> {
-    let call = session.start(R::METHOD, request, request.mirrored_name(), options, Pass::Again);
+    let call = session.clone().start(R::METHOD, request, request.mirrored_name(), options, Pass::Again);
     let _asking = token.map(|token| token.asking(call.id()));
     call.await
 }

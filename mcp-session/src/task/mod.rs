@@ -105,8 +105,8 @@ impl Session {
     #[must_use]
     pub fn task(&self, task_id: impl Into<String>) -> TaskHandle {
         let id = task_id.into();
-        let token = self.handle.shared.tasks.tokens.of(&id);
-        let interest = Arc::new(Interest::begin(&self.handle.shared));
+        let token = self.handle().shared.tasks.tokens.of(&id);
+        let interest = Arc::new(Interest::begin(&self.handle().shared));
         TaskHandle { session: self.clone(), id, created: None, interest, token, progress: None }
     }
 
@@ -117,7 +117,7 @@ impl Session {
     /// count each, also if they are of one task.
     #[must_use]
     pub fn wanted_tasks(&self) -> usize {
-        self.handle.shared.tasks.wanted.count()
+        self.handle().shared.tasks.wanted.count()
     }
 
     /// Waits until there are no [wanted tasks](Self::wanted_tasks).
@@ -126,7 +126,7 @@ impl Session {
     ///
     /// Dropping the future changes nothing.
     pub async fn no_task_wanted(&self) {
-        self.handle.shared.tasks.wanted.none().await;
+        self.handle().shared.tasks.wanted.none().await;
     }
 
     async fn start_task_through(
@@ -148,13 +148,13 @@ impl Session {
         options.takes_task = true;
         let progress = options.progress.clone();
         // From the beginning, so that there is no moment in which the task is nobody's.
-        let interest = Arc::new(Interest::begin(&self.handle.shared));
+        let interest = Arc::new(Interest::begin(&self.handle().shared));
         let call =
             for_version(&call, self.peer().version).map_err(|lack| refuse(UnsupportedWhy::Version(lack)))?;
-        let mut call = self.start(Method::TOOLS_CALL, &*call, Some(&call.name), options, pass);
+        let mut call = self.clone().start(Method::TOOLS_CALL, &*call, Some(&call.name), options, pass);
         let (result, kept) = poll_fn(|cx| call.poll_answer(cx)).await?;
         if let Kept::Task(place) = &kept {
-            place.hand_over(&self.handle.shared.transport).await?;
+            place.hand_over(&self.handle().shared.transport).await?;
         }
         match self.agreed().task_in(&result) {
             Some(task) => Ok(StartedTask::Running(TaskHandle {
@@ -281,7 +281,7 @@ impl TaskHandle {
     }
 
     async fn follow(&self, options: CallOptions) -> Result<CallToolResult, CallError> {
-        let patience = self.session.handle.patience(options.began.unwrap_or_else(Instant::now), &options);
+        let patience = self.session.handle().patience(options.began.unwrap_or_else(Instant::now), &options);
         let rounds = options.rounds;
         let task = match &self.created {
             Some(task) => Task::clone(task),
