@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use mcp_proto::RequestId;
 use tokio::net::unix::pipe;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::limits::StdioLimits;
-use super::outgoing::{FailedWith, Offer, Outgoing, Ticket};
+use super::outgoing::Ticket;
 use super::queue::{Room, TakenBack};
+use super::writer::{FailedWith, Looked, Offer, Writer};
 use crate::error::{CloseReason, CloseReport, Closed, Full, SendError};
 use crate::process::Process;
 use crate::transport::{Abandoned, Dispatch, Outbound};
@@ -21,13 +22,11 @@ const NOTICE_LIMIT: Duration = Duration::from_millis(50);
 /// What both halves of a connection share. The last one to go takes the process with it.
 #[derive(Debug)]
 pub(super) struct Link {
-    outgoing: Mutex<Outgoing>,
+    writer: Writer,
     /// Taken when the connection closes: the factory then reads what still comes.
     incoming: Mutex<Option<pipe::Receiver>>,
     /// Whose turn it is among the senders in line: a fair lock.
     turn: Semaphore,
-    /// Tells the one whose turn it is that there is room, or that the connection has closed.
-    room: Notify,
     pub(super) closing: Mutex<Closing>,
     pub(super) process: Box<dyn Process>,
     pub(super) limits: StdioLimits,
@@ -42,16 +41,6 @@ pub(super) struct Closing {
     pub(super) report: Option<CloseReport>,
 }
 
-/// What the driver has to know of the sending side.
-#[derive(Debug)]
-pub(super) enum Looked {
-    Closed(Closed),
-    /// `notice_by`: when a queued notice must have been written.
-    Open {
-        notice_by: Option<Instant>,
-    },
-}
-
 impl Link {
     pub(super) fn new(
         stdin: pipe::Sender,
@@ -61,10 +50,9 @@ impl Link {
         server: Arc<str>,
     ) -> Self {
         Self {
-            outgoing: Mutex::new(Outgoing::new(stdin, &limits)),
+            writer: Writer::new(stdin, &limits),
             incoming: Mutex::new(Some(stdout)),
             turn: Semaphore::new(1),
-            room: Notify::new(),
             closing: Mutex::default(),
             process,
             limits,
@@ -79,11 +67,12 @@ impl Link {
 
     /// Hands a frame over, waiting in line for room.
     pub(super) async fn send_in_turn(&self, mut message: Outbound) -> Result<(), SendError> {
-        let place = InLine { link: self, ticket: self.outgoing().line_up(message.request_id().cloned()) };
+        let place =
+            InLine { link: self, ticket: self.writer.outgoing().line_up(message.request_id().cloned()) };
         // Closed together with the connection; the offer below then says why.
         let _turn = self.turn.acquire().await;
         loop {
-            let mut has_room = std::pin::pin!(self.room.notified());
+            let mut has_room = std::pin::pin!(self.writer.room.notified());
             // Listening begins before the look, so that no change falls between the two.
             has_room.as_mut().enable();
             match self.offer(message, Room::Common, Some(place.ticket), None)? {
@@ -104,9 +93,9 @@ impl Link {
 
     /// Gives a request up; see [`Transport::abandon`](crate::Transport::abandon).
     pub(super) fn abandon(&self, id: &RequestId, notice: Option<Outbound>) -> Abandoned {
-        let taken_back = self.outgoing().take_back(id);
+        let taken_back = self.writer.outgoing().take_back(id);
         if taken_back == TakenBack::Unsent {
-            self.room.notify_one();
+            self.writer.room.notify_one();
             return Abandoned { dispatch: Dispatch::NotSent, is_told: false };
         }
         let is_told = notice.is_some_and(|notice| self.insist(notice).is_ok());
@@ -128,49 +117,21 @@ impl Link {
     }
 
     /// The driver's look at the sending side: flushes, and says what is to be minded.
-    ///
-    /// Frames that it sees for the first time it leaves for its next turn, which it asks for: a driver that is
-    /// woken by the first of many callers would run before the others, and write for each of them.
     pub(super) fn look(&self, is_busy: bool, cx: &mut Context<'_>) -> Looked {
-        let mut outgoing = self.outgoing();
-        outgoing.on_driver(is_busy, cx);
-        if let Some(closed) = outgoing.closed() {
-            return Looked::Closed(closed.clone());
-        }
-        if outgoing.is_empty() {
-            return Looked::Open { notice_by: None };
-        }
-        if outgoing.should_gather() {
-            let notice_by = outgoing.next_deadline();
-            drop(outgoing);
-            cx.waker().wake_by_ref();
-            return Looked::Open { notice_by };
-        }
-        let flushed = outgoing.poll_flush(cx);
-        let (has_line, notice_by) = (outgoing.has_line(), outgoing.next_deadline());
-        drop(outgoing);
-        if let Poll::Ready(Err(error)) = flushed {
-            return Looked::Closed(self.fail(write_failure(&error)));
-        }
-        if has_line {
-            self.room.notify_one();
-        }
-        Looked::Open { notice_by }
+        let looked = self.writer.look(is_busy, cx);
+        looked.unwrap_or_else(|error| Looked::Closed(self.fail(write_failure(&error))))
     }
 
     /// Writes what is queued while the connection closes; `Ready` when nothing is left.
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<()> {
         // A failed write leaves nothing to do either: the connection is closing anyway.
-        self.outgoing().poll_flush(cx).map(|_| ())
+        self.writer.poll_flush(cx).map(|_| ())
     }
 
     /// Takes no more frames: this side closes.
     pub(super) fn begin_close(&self) {
         let closed = self.closed_by(CloseReason::Local);
-        let mut outgoing = self.outgoing();
-        outgoing.begin_close(closed);
-        let driver = outgoing.take_driver();
-        drop(outgoing);
+        let driver = self.writer.outgoing().begin_close(closed);
         if let Some(driver) = driver {
             driver.wake();
         }
@@ -189,16 +150,8 @@ impl Link {
 
     /// Ends the connection; answers how it has ended, which may have been something else before.
     pub(super) fn shut(&self, closed: Closed) -> Closed {
-        let mut outgoing = self.outgoing();
-        let pipe = outgoing.close(closed.clone());
-        let (driver, closed) = (outgoing.take_driver(), outgoing.closed().cloned().unwrap_or(closed));
-        drop(outgoing);
-        drop(pipe);
+        let closed = self.writer.close(closed);
         self.turn.close();
-        self.room.notify_one();
-        if let Some(driver) = driver {
-            driver.wake();
-        }
         closed
     }
 
@@ -224,10 +177,6 @@ impl Link {
         self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn offer(
         &self,
         message: Outbound,
@@ -235,30 +184,15 @@ impl Link {
         turn: Option<Ticket>,
         by: Option<Instant>,
     ) -> Result<Option<Outbound>, SendError> {
-        let mut outgoing = self.outgoing();
-        let offer = outgoing.offer(message, room, turn, by);
-        // What was left unwritten needs the driver, for the writing and for the time limit.
-        let driver = if outgoing.is_empty() { None } else { outgoing.take_driver() };
-        let has_line = outgoing.has_line();
-        drop(outgoing);
-        if let Some(driver) = driver {
-            driver.wake();
-        }
-        match offer {
-            Offer::Taken => {}
-            Offer::Full(message) => return Ok(Some(message)),
-            Offer::Closed(closed) => return Err(SendError::Closed(closed)),
+        match self.writer.offer(message, room, turn, by) {
+            Offer::Taken => Ok(None),
+            Offer::Full(message) => Ok(Some(message)),
+            Offer::Closed(closed) => Err(SendError::Closed(closed)),
             Offer::Failed(error, with) => {
                 let closed = self.fail(write_failure(&error));
-                if with == FailedWith::NothingLeft {
-                    return Err(SendError::Closed(closed));
-                }
+                if with == FailedWith::NothingLeft { Err(SendError::Closed(closed)) } else { Ok(None) }
             }
         }
-        if has_line {
-            self.room.notify_one();
-        }
-        Ok(None)
     }
 }
 
@@ -270,7 +204,7 @@ struct InLine<'a> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        self.link.outgoing().leave_line(self.ticket);
+        self.link.writer.outgoing().leave_line(self.ticket);
     }
 }
 

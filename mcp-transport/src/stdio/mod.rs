@@ -16,6 +16,7 @@ mod queue;
 mod receive;
 mod spare;
 mod transport;
+mod writer;
 
 pub use connector::StdioConnector;
 pub use limits::StdioLimits;

@@ -24,13 +24,17 @@ const MAX_WITHDRAWN: usize = 1024;
 
 /// Frames on their way out, in order, and how far the first of them has come.
 ///
-/// Decides and counts; writes nothing. [`advance`](Self::advance) is where a frame turns from *not
-/// sent* into *may have left*, and nowhere else.
+/// Decides and counts; writes nothing. [`take_batch`](Self::take_batch) is where a frame turns from *not
+/// sent* into *may have left*, and nowhere else; what a full pipe leaves of a batch is *not sent* again.
 #[derive(Debug)]
 pub(super) struct Queue {
     frames: VecDeque<Queued>,
-    /// Bytes that have not left, line ends included.
+    /// Room for frames, while it is not lent to a batch.
+    spare: VecDeque<Queued>,
+    /// Bytes that wait, line ends included.
     bytes: usize,
+    /// How many frames are being written, and how many bytes they have: they still take room.
+    out: (usize, usize),
     /// Bytes of the first frame that have left.
     begun: usize,
     /// Requests that were taken back and are known never to have left.
@@ -47,6 +51,14 @@ pub(super) struct Queued {
     pub(super) id: Option<RequestId>,
     /// When it must have been written, if that matters.
     pub(super) by: Option<Instant>,
+}
+
+/// Frames that are being written.
+#[derive(Debug)]
+pub(super) struct Batch {
+    frames: VecDeque<Queued>,
+    /// Bytes of the first frame that had left before.
+    begun: usize,
 }
 
 /// Who asks for room.
@@ -71,7 +83,9 @@ impl Queue {
     pub(super) fn new(limits: &StdioLimits) -> Self {
         Self {
             frames: VecDeque::new(),
+            spare: VecDeque::new(),
             bytes: 0,
+            out: (0, 0),
             begun: 0,
             withdrawn: VecDeque::new(),
             max_frames: limits.queued_frames,
@@ -80,20 +94,57 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, queued: Queued) {
-        self.bytes += queued.frame.len() + 1;
+        self.bytes += queued.bytes();
         self.frames.push_back(queued);
     }
 
-    /// Notes that `written` bytes have left.
-    pub(super) fn advance(&mut self, written: usize) {
-        self.bytes = self.bytes.saturating_sub(written);
-        self.begun += written;
-        while let Some(first) = self.frames.front()
-            && self.begun > first.frame.len()
-        {
-            self.begun -= first.frame.len() + 1;
-            self.frames.pop_front();
+    /// Takes out what is to be written next; `None` if nothing waits.
+    pub(super) fn take_batch(&mut self) -> Option<Batch> {
+        if self.frames.is_empty() {
+            return None;
         }
+        let mut frames = std::mem::take(&mut self.spare);
+        if self.frames.len() > MAX_BATCH {
+            frames.extend(self.frames.drain(..MAX_BATCH));
+        } else {
+            std::mem::swap(&mut frames, &mut self.frames);
+        }
+        let begun = std::mem::take(&mut self.begun);
+        let bytes = frames.iter().map(Queued::bytes).sum::<usize>() - begun;
+        self.bytes -= bytes;
+        self.out = (frames.len(), bytes);
+        Some(Batch { frames, begun })
+    }
+
+    /// `written` bytes of the batch have left; the rest is first in the queue again.
+    pub(super) fn put_back(&mut self, batch: Batch, written: usize) {
+        let Batch { mut frames, mut begun } = batch;
+        begun += written;
+        while let Some(first) = frames.front()
+            && begun >= first.bytes()
+        {
+            begun -= first.bytes();
+            frames.pop_front();
+        }
+        while let Some(last) = frames.pop_back() {
+            self.bytes += last.bytes();
+            self.frames.push_front(last);
+        }
+        self.begun_with(begun);
+        self.spare = frames;
+        self.out = (0, 0);
+    }
+
+    /// Puts a frame first that was written without waiting here; `begun` bytes of it have left.
+    pub(super) fn put_first(&mut self, queued: Queued, begun: usize) {
+        self.bytes += queued.bytes();
+        self.frames.push_front(queued);
+        self.begun_with(begun);
+    }
+
+    fn begun_with(&mut self, begun: usize) {
+        self.begun = begun;
+        self.bytes -= begun;
     }
 
     /// Removes the request `id` if no byte of it has left.
@@ -109,7 +160,7 @@ impl Queue {
             return TakenBack::MayHaveLeft;
         }
         if let Some(queued) = self.frames.remove(index) {
-            self.bytes = self.bytes.saturating_sub(queued.frame.len() + 1);
+            self.bytes = self.bytes.saturating_sub(queued.bytes());
         }
         TakenBack::Unsent
     }
@@ -140,12 +191,27 @@ impl Queue {
             Room::Common => (0, 0),
             Room::Reserved => (RESERVED_FRAMES, RESERVED_BYTES),
         };
-        self.is_empty()
-            || (self.frames.len() < self.max_frames.saturating_add(frames)
-                && self.bytes + length < self.max_bytes.saturating_add(bytes))
+        let taken = (self.frames.len() + self.out.0, self.bytes + self.out.1);
+        taken.0 == 0
+            || (taken.0 < self.max_frames.saturating_add(frames)
+                && taken.1 + length < self.max_bytes.saturating_add(bytes))
     }
 
-    /// What is to be written next, as slices; answers how many of them are used.
+    /// When the next frame with a time limit must have been written.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.frames.iter().find_map(|queued| queued.by)
+    }
+}
+
+impl Queued {
+    /// How many there are to write, the line end included.
+    fn bytes(&self) -> usize {
+        self.frame.len() + 1
+    }
+}
+
+impl Batch {
+    /// What is to be written, as slices; answers how many of them are used.
     pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_SLICES]) -> usize {
         let mut begun = self.begun;
         let pairs = slices.as_chunks_mut::<2>().0;
@@ -158,11 +224,6 @@ impl Queue {
             used += 2;
         }
         used
-    }
-
-    /// When the next frame with a time limit must have been written.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.frames.iter().find_map(|queued| queued.by)
     }
 }
 
@@ -178,10 +239,19 @@ mod tests {
         Queued { frame: Bytes::from_static(frame.as_bytes()), id: Some(id.into()), by: None }
     }
 
-    fn pending(queue: &Queue) -> String {
+    /// Writes as many bytes as `piece`, and answers what was to be written.
+    fn write(queue: &mut Queue, piece: usize) -> String {
+        let Some(batch) = queue.take_batch() else { return String::new() };
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-        let used = queue.slices(&mut slices);
-        slices[..used].iter().map(|slice| std::str::from_utf8(slice).unwrap()).collect()
+        let used = batch.slices(&mut slices);
+        let text: String = slices[..used].iter().map(|slice| std::str::from_utf8(slice).unwrap()).collect();
+        assert_eq!(queue.out.1, text.len());
+        queue.put_back(batch, piece.min(text.len()));
+        text
+    }
+
+    fn pending(queue: &mut Queue) -> String {
+        write(queue, 0)
     }
 
     #[test]
@@ -194,11 +264,10 @@ mod tests {
             queue.push(request(3, "{}"));
             let mut written = String::new();
             while !queue.is_empty() {
-                let rest = pending(&queue);
-                assert_eq!(queue.bytes, rest.len());
-                let taken = &rest[..piece.min(rest.len())];
-                written.push_str(taken);
-                queue.advance(taken.len());
+                let bytes = queue.bytes;
+                let rest = write(&mut queue, piece);
+                assert_eq!(bytes, rest.len());
+                written.push_str(&rest[..piece.min(rest.len())]);
             }
             assert_eq!(written, text);
             assert_eq!((queue.bytes, queue.begun), (0, 0));
@@ -211,23 +280,54 @@ mod tests {
         for id in 1..=3 {
             queue.push(request(id, "{\"x\":0}"));
         }
-        queue.advance(1);
+        write(&mut queue, 1);
         assert_eq!(queue.take_back(&1.into()), TakenBack::MayHaveLeft);
         assert_eq!(queue.take_back(&2.into()), TakenBack::Unsent);
         assert_eq!(queue.take_back(&2.into()), TakenBack::MayHaveLeft, "an answer is given once");
-        assert_eq!(pending(&queue), "\"x\":0}\n{\"x\":0}\n");
-        queue.advance(7);
+        assert_eq!(pending(&mut queue), "\"x\":0}\n{\"x\":0}\n");
+        write(&mut queue, 7);
         // All of the first frame has left, line end included; nothing of the next one.
         assert_eq!(queue.take_back(&3.into()), TakenBack::Unsent);
         assert!(queue.is_empty());
     }
 
     #[test]
+    fn what_is_being_written_may_leave_and_what_a_full_pipe_leaves_has_not() {
+        let mut queue = queue();
+        queue.push(request(1, "{}"));
+        queue.push(request(2, "{}"));
+        let batch = queue.take_batch().unwrap();
+        assert!(queue.is_empty() && queue.take_batch().is_none());
+        assert!(!queue.has_room(100, Room::Common), "it still takes room");
+        queue.push(request(3, "{}"));
+        assert_eq!(queue.take_back(&2.into()), TakenBack::MayHaveLeft);
+        queue.put_back(batch, 1);
+        assert_eq!(pending(&mut queue), "}\n{}\n{}\n", "in their order");
+        assert_eq!(queue.take_back(&1.into()), TakenBack::MayHaveLeft);
+        assert_eq!(queue.take_back(&2.into()), TakenBack::Unsent);
+        assert_eq!(queue.take_back(&3.into()), TakenBack::Unsent);
+        assert_eq!((pending(&mut queue).as_str(), queue.bytes), ("}\n", 2));
+    }
+
+    #[test]
+    fn more_than_a_batch_leaves_in_order_too() {
+        let mut queue = queue();
+        let count = MAX_BATCH + 3;
+        for id in 0..count {
+            queue.push(request(i64::try_from(id).unwrap(), if id % 2 == 0 { "{}" } else { "{1}" }));
+        }
+        let text = pending(&mut queue);
+        assert_eq!(text, "{}\n{1}\n".repeat(MAX_BATCH / 2));
+        write(&mut queue, text.len());
+        assert_eq!(pending(&mut queue), "{}\n{1}\n{}\n");
+    }
+
+    #[test]
     fn a_frame_whose_line_end_is_missing_has_begun() {
         let mut queue = queue();
         queue.push(request(1, "{}"));
-        queue.advance(2);
-        assert_eq!(pending(&queue), "\n");
+        write(&mut queue, 2);
+        assert_eq!(pending(&mut queue), "\n");
         assert_eq!(queue.take_back(&1.into()), TakenBack::MayHaveLeft);
     }
 
@@ -237,7 +337,7 @@ mod tests {
         for id in 1..=3 {
             queue.push(request(id, "{}"));
         }
-        queue.advance(1);
+        write(&mut queue, 1);
         queue.clear();
         let kept: Vec<_> = (1..=3).map(|id| queue.take_back(&id.into())).collect();
         assert_eq!(kept, [TakenBack::MayHaveLeft, TakenBack::Unsent, TakenBack::Unsent]);

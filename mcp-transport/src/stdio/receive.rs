@@ -11,8 +11,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::exit::Exit;
-use super::link::{Link, Looked};
+use super::link::Link;
 use super::spare;
+use super::writer::Looked;
 use crate::error::{CloseReason, Closed};
 use crate::frame::{FrameError, Framer};
 use crate::process::ProcessEnd;
