@@ -72,11 +72,11 @@ pub(crate) fn plain_integer(text: &[u8]) -> Option<(i64, usize)> {
     let mut number = 0;
     let mut length = 0;
     while let Some(byte @ b'0'..=b'9') = text.get(length) {
-        number = number * 10 + i64::from(byte - b'0');
-        length += 1;
-        if length > PLAIN_DIGITS {
+        if length == PLAIN_DIGITS {
             return None;
         }
+        number = number * 10 + i64::from(byte - b'0');
+        length += 1;
     }
     let is_other = matches!(text.get(length), Some(b'.' | b'e' | b'E'));
     let has_idle_zero = length > 1 && text.first() == Some(&b'0');
@@ -215,6 +215,7 @@ mod tests {
             ("4711}", Some((4711, 4))),
             ("123456789012345678 ", Some((123_456_789_012_345_678, 18))),
             ("1234567890123456789", None),
+            ("9999999999999999999", None),
             ("01", None),
             ("-1", None),
             ("1.0", None),
