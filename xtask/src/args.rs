@@ -29,8 +29,9 @@ Usage: cargo xtask COMMAND
                             installs cargo-mutants
   simulate --seeds N        the seeded simulation, N seeds long
            [--first N] [--release]
-  repeat   --times N [--jobs M] [--limit SECONDS] NAME…
-                            each test whose name contains a NAME, N times, a process each
+  repeat   --times N [--jobs M] [--limit SECONDS] [--package CRATE] NAME…
+                            each test whose name contains a NAME, of all crates or of one, N times,
+                            a process each
   prove    [--check] [NAME…]
                             puts known defects back and requires their tests to fail;
                             --check only looks whether the patches still apply
@@ -116,6 +117,8 @@ pub(crate) struct Repeat {
     pub(crate) limit: Duration,
     /// Parts of test names; at least one.
     pub(crate) names: Vec<String>,
+    /// The only crate whose tests are built and run.
+    pub(crate) package: Option<String>,
     /// Runs of each test.
     pub(crate) times: u64,
 }
@@ -163,6 +166,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, Str
             times: rest.number("--times")?.ok_or("repeat needs --times N")?,
             jobs: usize::try_from(rest.number("--jobs")?.unwrap_or(1)).map_err(|_| "--jobs is too large")?,
             limit: Duration::from_secs(rest.number("--limit")?.unwrap_or(120)),
+            package: rest.value("--package")?,
             names: rest.names()?,
         }),
         "simulate" => Task::Simulate(Simulate {
@@ -246,8 +250,12 @@ mod tests {
             jobs: 2,
             limit: Duration::from_secs(9),
             names: vec!["f017".to_owned(), "drain".to_owned()],
+            package: Some("mcp-session".to_owned()),
         });
-        assert_eq!(parsed("repeat f017 --times 200 --jobs=2 drain --limit 9").unwrap(), expected);
+        assert_eq!(
+            parsed("repeat f017 --times 200 --jobs=2 drain --limit 9 --package mcp-session").unwrap(),
+            expected
+        );
         assert_eq!(
             parsed("simulate --seeds 5 --first 0").unwrap(),
             Task::Simulate(Simulate { seeds: 5, first: 0, release: false })

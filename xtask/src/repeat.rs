@@ -20,7 +20,11 @@ use crate::workspace::Workspace;
 ///
 /// No test matches, or any run failed.
 pub(crate) fn run(workspace: &Workspace, options: &Repeat) -> Result<(), Failure> {
-    let binaries = test_binary::build(workspace, &["--workspace".to_owned()])?;
+    let selection = match &options.package {
+        Some(package) => vec!["--package".to_owned(), package.clone()],
+        None => vec!["--workspace".to_owned()],
+    };
+    let binaries = test_binary::build(workspace, &selection)?;
     let tests = matching(&binaries, &options.names)?;
     if tests.is_empty() {
         return Err(Failure::new(format!("no test's name contains {}", options.names.join(" or "))));

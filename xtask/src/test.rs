@@ -27,7 +27,8 @@ fn chooses(extra: &[String]) -> bool {
 /// Every fault of the catalogue, a process each; one at a time, because some of them measure.
 fn interleavings(workspace: &Workspace) -> Result<(), Failure> {
     let names = ["f0", "f1", "promise_"].map(str::to_owned).to_vec();
-    repeat::run(workspace, &Repeat { jobs: 1, limit: Duration::from_secs(120), names, times: 3 })
+    let limit = Duration::from_secs(120);
+    repeat::run(workspace, &Repeat { jobs: 1, limit, names, package: None, times: 3 })
 }
 
 #[cfg(test)]
