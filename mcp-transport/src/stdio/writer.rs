@@ -12,6 +12,9 @@ use super::queue::{Batch, MAX_SLICES, Queued, Room};
 use crate::error::Closed;
 use crate::transport::Outbound;
 
+/// Batches that are written in one turn, as others may go on sending meanwhile: then reading has its turn.
+const MAX_BATCHES: usize = 8;
+
 /// Writes what many callers send.
 ///
 /// Two locks, so that nobody who sends waits for the system: one for what waits, held for moments, and one for
@@ -220,9 +223,9 @@ impl Writer {
         offer
     }
 
-    /// Writes until nothing is left or the pipe is full. Senders may go on meanwhile.
+    /// Writes until nothing is left, the pipe is full, or others should get a turn.
     ///
-    /// With `cx`, whoever that is will be woken when there is room in the pipe again.
+    /// With `cx`, whoever that is will be woken to go on.
     fn flush<'a>(
         &'a self,
         pipe: Pipe<'a>,
@@ -230,8 +233,16 @@ impl Writer {
         mut cx: Option<&mut Context<'_>>,
     ) -> (MutexGuard<'a, Outgoing>, Poll<io::Result<()>>) {
         outgoing.begin_writing();
+        let mut batches = 0;
         let result = loop {
+            if batches == MAX_BATCHES && !outgoing.is_empty() {
+                if let Some(cx) = cx {
+                    cx.waker().wake_by_ref();
+                }
+                break Poll::Pending;
+            }
             let Some(batch) = outgoing.take_batch() else { break Poll::Ready(Ok(())) };
+            batches += 1;
             drop(outgoing);
             let result = poll_batch(&pipe, &batch, cx.as_deref_mut());
             outgoing = self.outgoing();
@@ -305,6 +316,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::stdio::queue::MAX_BATCH;
 
     fn offer(writer: &Writer, frame: &'static str) {
         let message = Outbound::notification(Bytes::from_static(frame.as_bytes()));
@@ -400,6 +412,30 @@ mod tests {
             writer.look(false, &mut driver).unwrap();
         }
         assert_eq!(written(&far), "{1}\n");
+    }
+
+    #[tokio::test]
+    async fn reading_has_its_turn_however_much_there_is_to_write() {
+        let (pipe, far) = pipe::pipe().unwrap();
+        pipe.writable().await.unwrap();
+        let writer = Writer::new(pipe, &StdioLimits::default());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut driver = Context::from_waker(&waker);
+        for _ in 0..=MAX_BATCHES * MAX_BATCH {
+            let frame = Bytes::from_static(b"{}");
+            writer.outgoing().push(Queued { frame, id: None, by: None });
+        }
+        writer.look(false, &mut driver).unwrap();
+        let before = wakes.count.load(Ordering::Relaxed);
+        writer.look(false, &mut driver).unwrap();
+        assert!(!writer.outgoing().is_empty());
+        assert_eq!(wakes.count.load(Ordering::Relaxed), before + 1, "it goes on later");
+        for _ in 0..2 {
+            writer.look(false, &mut driver).unwrap();
+        }
+        assert!(writer.outgoing().is_empty());
+        drop(far);
     }
 
     /// The driver looks only when it is woken: what nobody wakes it for lies there, and the round never ends.
