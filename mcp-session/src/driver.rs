@@ -156,6 +156,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Silent);
+        let closed = self.shared.shut(Closed::new(CloseReason::Local, ""), Farewell::Silent);
+        // Once more, should a transport have panicked before that was told.
+        self.shared.ending.tell(closed);
     }
 }

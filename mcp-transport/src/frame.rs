@@ -217,8 +217,8 @@ impl Framer {
     /// The buffer with room for the next read, for appending only: saves the copy that
     /// [`push`](Self::push) makes.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
-        let was_filled = !self.buffer.is_empty() && self.buffer.len() == self.buffer.capacity();
-        if was_filled {
+        let was_filled = self.buffer.len() == self.buffer.capacity();
+        if was_filled && self.buffer.len() >= self.read_size {
             self.read_size = (self.read_size * 2).min(MAX_READ);
         }
         self.compact();

@@ -174,6 +174,11 @@ impl Outgoing {
         self.is_gathering
     }
 
+    /// Has the driver write in its next turn, as others had one.
+    pub(super) fn go_on(&mut self) {
+        self.is_gathering = true;
+    }
+
     /// Takes no more frames from now on. Answers who is to be woken, outside the lock.
     pub(super) fn begin_close(&mut self, closed: Closed) -> Option<Waker> {
         if let State::Open = self.state {

@@ -51,6 +51,16 @@ pub(super) enum Looked {
     },
 }
 
+/// How far what waits was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flushed {
+    All,
+    /// Others should get a turn first.
+    Some,
+    /// The pipe is full.
+    Full,
+}
+
 /// What a failed write means for the frame that was offered with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailedWith {
@@ -117,7 +127,8 @@ impl Writer {
     /// The driver's look: writes what is queued, unless somebody else does, who will wake it for what is left.
     ///
     /// Frames that it sees for the first time it leaves for its next turn, which it asks for: a driver that is
-    /// woken by the first of many callers would run before the others, and write for each of them.
+    /// woken by the first of many callers would run before the others, and write for each of them. A notice
+    /// whose time is up waits for nobody: only of a pipe that is full, the driver is told until when it may be.
     pub(super) fn look(&self, is_busy: bool, cx: &mut Context<'_>) -> io::Result<Looked> {
         let mut outgoing = self.outgoing();
         outgoing.on_driver(is_busy, cx);
@@ -127,21 +138,27 @@ impl Writer {
         if outgoing.is_empty() {
             return Ok(Looked::Open { notice_by: None });
         }
-        if outgoing.should_gather() {
-            let notice_by = outgoing.next_deadline();
+        let is_late = outgoing.next_deadline().is_some_and(|by| by <= Instant::now());
+        if outgoing.should_gather() && !is_late {
             drop(outgoing);
             cx.waker().wake_by_ref();
-            return Ok(Looked::Open { notice_by });
+            return Ok(Looked::Open { notice_by: None });
         }
-        let mut flushed = Poll::Pending;
-        if let Some(pipe) = self.try_pipe() {
-            (outgoing, flushed) = self.flush(pipe, outgoing, Some(cx));
-        }
-        let (has_line, notice_by) = (outgoing.has_line(), outgoing.next_deadline());
+        let Some(pipe) = self.try_pipe() else { return Ok(Looked::Open { notice_by: None }) };
+        // The poller may know of less room than there is.
+        let poller = if is_late { None } else { Some(&mut *cx) };
+        let (mut outgoing, flushed) = self.flush(pipe, outgoing, poller);
+        let notice_by = match flushed? {
+            Flushed::All => None,
+            Flushed::Some => {
+                outgoing.go_on();
+                cx.waker().wake_by_ref();
+                None
+            }
+            Flushed::Full => outgoing.next_deadline(),
+        };
+        let has_line = outgoing.has_line();
         drop(outgoing);
-        if let Poll::Ready(result) = flushed {
-            result?;
-        }
         if has_line {
             self.room.notify_one();
         }
@@ -151,7 +168,14 @@ impl Writer {
     /// Writes what is queued while the connection closes; `Ready` when nothing is left.
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let pipe = self.pipe();
-        self.flush(pipe, self.outgoing(), Some(cx)).1
+        let (outgoing, flushed) = self.flush(pipe, self.outgoing(), Some(cx));
+        drop(outgoing);
+        match flushed? {
+            Flushed::All => return Poll::Ready(Ok(())),
+            Flushed::Some => cx.waker().wake_by_ref(),
+            Flushed::Full => {}
+        }
+        Poll::Pending
     }
 
     /// Ends everything, and throws away what has not left. Answers how it has ended, which may have been
@@ -187,10 +211,7 @@ impl Writer {
         let pipe = self.pipe();
         let (outgoing, flushed) = self.flush(pipe, self.outgoing(), None);
         self.leave(outgoing);
-        match flushed {
-            Poll::Ready(result) => result,
-            Poll::Pending => Ok(()),
-        }
+        flushed.map(drop)
     }
 
     /// Writes a frame that came when nothing else was there.
@@ -225,23 +246,20 @@ impl Writer {
 
     /// Writes until nothing is left, the pipe is full, or others should get a turn.
     ///
-    /// With `cx`, whoever that is will be woken to go on.
+    /// With `cx`, whoever that is will be woken when a full pipe has room again.
     fn flush<'a>(
         &'a self,
         pipe: Pipe<'a>,
         mut outgoing: MutexGuard<'a, Outgoing>,
         mut cx: Option<&mut Context<'_>>,
-    ) -> (MutexGuard<'a, Outgoing>, Poll<io::Result<()>>) {
+    ) -> (MutexGuard<'a, Outgoing>, io::Result<Flushed>) {
         outgoing.begin_writing();
         let mut batches = 0;
         let result = loop {
             if batches == MAX_BATCHES && !outgoing.is_empty() {
-                if let Some(cx) = cx {
-                    cx.waker().wake_by_ref();
-                }
-                break Poll::Pending;
+                break Ok(Flushed::Some);
             }
-            let Some(batch) = outgoing.take_batch() else { break Poll::Ready(Ok(())) };
+            let Some(batch) = outgoing.take_batch() else { break Ok(Flushed::All) };
             batches += 1;
             drop(outgoing);
             let result = poll_batch(&pipe, &batch, cx.as_deref_mut());
@@ -250,8 +268,8 @@ impl Writer {
             outgoing.put_back(batch, written);
             match result {
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                Poll::Pending => break Poll::Pending,
+                Poll::Ready(Err(error)) => break Err(error),
+                Poll::Pending => break Ok(Flushed::Full),
             }
         };
         outgoing.end_writing();
@@ -431,10 +449,29 @@ mod tests {
         writer.look(false, &mut driver).unwrap();
         assert!(!writer.outgoing().is_empty());
         assert_eq!(wakes.count.load(Ordering::Relaxed), before + 1, "it goes on later");
-        for _ in 0..2 {
-            writer.look(false, &mut driver).unwrap();
-        }
-        assert!(writer.outgoing().is_empty());
+        writer.look(false, &mut driver).unwrap();
+        assert!(writer.outgoing().is_empty(), "without gathering once more");
+        drop(far);
+    }
+
+    #[tokio::test]
+    async fn a_notice_is_late_only_where_the_pipe_is_full() {
+        let (pipe, far) = pipe::pipe().unwrap();
+        pipe.writable().await.unwrap();
+        let writer = Writer::new(pipe, &StdioLimits::default());
+        let mut driver = Context::from_waker(Waker::noop());
+        let notice = || Queued { frame: Bytes::from_static(b"{}"), id: None, by: Some(Instant::now()) };
+        // As after a while in which the driver had no turn.
+        writer.outgoing().push(notice());
+        let looked = writer.look(false, &mut driver);
+        assert!(matches!(looked, Ok(Looked::Open { notice_by: None })), "{looked:?}");
+        assert_eq!(written(&far), "{}\n");
+
+        let frame = Bytes::from(vec![b'x'; 1024 * 1024]);
+        writer.outgoing().push(Queued { frame, id: None, by: None });
+        writer.outgoing().push(notice());
+        let looked = writer.look(false, &mut driver);
+        assert!(matches!(looked, Ok(Looked::Open { notice_by: Some(_) })), "{looked:?}");
         drop(far);
     }
 
