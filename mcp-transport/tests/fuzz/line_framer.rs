@@ -134,11 +134,12 @@ fn on_line(limit: usize, line: &[u8], seen: &mut Vec<Seen>, bad: &mut Bad) -> Re
             seen.push(Seen::Broken(Broken::new(None, BrokenWhy::Noise)));
             return Ok(());
         }
-        Kind::Torn => bad.add(1, content.len())?,
+        // Handed up also if it is the last that may be bad, and its length is no matter.
+        Kind::Torn => bad.lines += 1,
         Kind::Whole => *bad = Bad::default(),
     }
     seen.push(Seen::Frame(content.to_vec()));
-    Ok(())
+    bad.check()
 }
 
 fn oversize(limit: usize, line: &[u8]) -> Seen {
@@ -160,6 +161,10 @@ impl Bad {
     fn add(&mut self, lines: usize, length: usize) -> Result<(), FrameError> {
         self.lines += lines;
         self.bytes += length + 1;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), FrameError> {
         if self.lines > 1000 || self.bytes > 1024 * 1024 { Err(FrameError::NotMcp) } else { Ok(()) }
     }
 }
