@@ -24,8 +24,9 @@ const MAX_WITHDRAWN: usize = 1024;
 
 /// Frames on their way out, in order, and how far the first of them has come.
 ///
-/// Decides and counts; writes nothing. [`take_batch`](Self::take_batch) is where a frame turns from *not
-/// sent* into *may have left*, and nowhere else; what a full pipe leaves of a batch is *not sent* again.
+/// Decides and counts; writes nothing. [`take_batch`](Self::take_batch) is where a frame that waits turns
+/// from *not sent* into *may have left*; what a full pipe leaves of a batch is *not sent* again. A frame that
+/// its sender writes at once never waits here: it may have left from the beginning.
 #[derive(Debug)]
 pub(super) struct Queue {
     frames: VecDeque<Queued>,
